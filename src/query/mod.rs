@@ -1,0 +1,3 @@
+//! A running query: epochs, progress.
+mod progress;
+pub use progress::{EpochProgress, Live};
