@@ -1,3 +1,21 @@
-//! A running query: epochs, progress.
+//! A running query: the epoch loop, and what it reports.
+//!
+//! 1. [`StreamQueryExec`] is the root of the streaming part of a physical plan; executing it runs the
+//!    loop ([`run`]).
+//! 2. Each turn takes a slice of every source, runs the plan over it in two passes ([`epoch`]) and
+//!    commits, or undoes everything the turn did.
+//! 3. A streaming table attaches its own state and result through [`Attached`]; a query without one
+//!    starts from nothing and ends with its input.
+
+mod attach;
+mod epoch;
+mod exec;
 mod progress;
+mod run;
+mod show;
+
+pub use attach::{Attached, EpochSink, RunState};
+pub use exec::{QueryPlanner, StreamQueryExec};
 pub use progress::{EpochProgress, Live};
+pub use run::LiveSender;
+pub use show::show_instant;

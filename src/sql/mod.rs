@@ -1,25 +1,23 @@
-//! Text to statements.
-use datafusion::common::Result;
+//! Text to statements and relations.
+//!
+//! 1. [`split`] cuts a text into statements.
+//! 2. [`parse`] reads one: our own statements ([`StreamingStatement`]), or DataFusion's with the
+//!    streaming clauses lowered (`clause`) and `window()` given its column (`rewrite`).
+//! 3. [`StreamRelations`] turns the lowered relations into plan nodes when DataFusion plans the query.
 
-/// One statement of a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Statement {
-    /// The text of the statement alone, without the closing semicolon.
-    pub text: String,
-    /// Line of the whole text on which it begins, from 1.
-    pub line: u64,
-}
+mod build;
+mod checked_sum;
+mod clause;
+mod interval;
+mod parse;
+mod relation;
+mod rewrite;
+mod statement;
+mod tokens;
 
-/// Splits a text at its semicolons (not those in quotes and comments); empty statements are left out.
-///
-/// # Errors
-/// - a quote or comment that is not closed
-pub fn split(text: &str) -> Result<Vec<Statement>> {
-    Ok(vec![Statement { text: text.to_owned(), line: 1 }])
-}
-
-/// Whether a text ends in a semicolon outside quotes and comments (or holds nothing but space and comments):
-/// a prompt can run it.
-pub fn is_complete(text: &str) -> bool {
-    text.trim_end().ends_with(';')
-}
+pub use checked_sum::CheckedSum;
+pub use parse::{Parsed, parse};
+pub use relation::StreamRelations;
+pub(crate) use relation::as_stream;
+pub use statement::{CreateStreamingTable, Existing, StreamingStatement};
+pub use tokens::{Statement, is_complete, split};

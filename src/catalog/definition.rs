@@ -1,0 +1,267 @@
+//! What a streaming table is: its query, checked, and its options.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
+use datafusion::sql::parser::Statement;
+
+use crate::config::TidegateOptions;
+use crate::error::Refusal;
+use crate::logical::{OutputMode, StreamAggregate, StreamQuery, group_columns, stream_scan, stream_scans};
+use crate::sql::CreateStreamingTable;
+
+/// Options of `WITH (…)`: they take the place of the session's settings for this table.
+#[derive(Debug, Clone, Default)]
+pub struct TableOptions(Vec<(String, String)>);
+
+/// The options there are: settings of the session under the same names.
+const OPTIONS: [&str; 6] = [
+    "output_mode",
+    "multiple_watermark_policy",
+    "max_rows_per_epoch",
+    "max_files_per_epoch",
+    "epoch_by",
+    "on_bad_record",
+];
+
+impl TableOptions {
+    /// Checks names; values are checked when they are used.
+    ///
+    /// # Errors
+    /// - an unknown name
+    pub fn try_new(options: Vec<(String, String)>) -> Result<Self> {
+        for (key, _) in &options {
+            if !OPTIONS.contains(&key.as_str()) {
+                return Err(Refusal::new("INVALID_STREAM_OPTION", "42616", format!("A streaming table has no option '{key}'."))
+                    .hint(format!("the options are {}", OPTIONS.join(", ")))
+                    .into());
+            }
+        }
+        Ok(Self(options))
+    }
+
+    /// A session's state with these options as its settings.
+    ///
+    /// # Errors
+    /// - a value that the setting cannot take
+    pub fn apply(&self, state: &SessionState) -> Result<SessionState> {
+        let mut config = state.config().clone();
+        let defaults = [("tidegate.output_mode", "append"), ("tidegate.epoch_by", "")];
+        for (key, value) in defaults {
+            config.options_mut().set(key, value)?;
+        }
+        for (key, value) in &self.0 {
+            config
+                .options_mut()
+                .set(&format!("tidegate.{key}"), value)
+                .map_err(|error| invalid(key, &error.strip_backtrace()))?;
+        }
+        Ok(SessionStateBuilder::new_from_existing(state.clone()).with_config(config).build())
+    }
+}
+
+fn invalid(key: &str, reason: &str) -> DataFusionError {
+    Refusal::new("INVALID_STREAM_OPTION", "42616", format!("{key}: {reason}")).into()
+}
+
+/// A streaming table's query, as it was understood when it was defined.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// The query.
+    pub query: Statement,
+    /// Its text.
+    pub text: String,
+    /// Its options.
+    pub options: TableOptions,
+    /// What it emits.
+    pub mode: OutputMode,
+    /// Schema of its result.
+    pub schema: SchemaRef,
+    /// Resolved names of the streams that it reads.
+    pub sources: Vec<String>,
+    /// Columns of the result by which update mode replaces rows.
+    pub key: Vec<usize>,
+    /// Greatest number of rows of the result.
+    pub limit: Option<u64>,
+    /// When its state leaves, as SHOW STREAMING TABLES says it.
+    pub eviction: &'static str,
+}
+
+impl Definition {
+    /// Plans and checks a query.
+    ///
+    /// # Errors
+    /// - what a streaming table cannot be, each with its condition name
+    pub async fn plan(create: &CreateStreamingTable, state: &SessionState) -> Result<Self> {
+        let options = TableOptions::try_new(create.options.clone())?;
+        let state = options.apply(state)?;
+        let settings = crate::config::options(state.config_options());
+        check_values(&settings)?;
+        let (plan, limit) = streaming_plan(&create.query, &state).await?;
+        let mode: OutputMode = settings.output_mode.parse().map_err(|reason: String| invalid("output_mode", &reason))?;
+        let key = match mode {
+            OutputMode::Update => update_key(&plan)?,
+            OutputMode::Append | OutputMode::Complete => Vec::new(),
+        };
+        let scans = stream_scans(&plan)?;
+        let mut sources: Vec<String> = scans.iter().filter_map(stream_scan).map(|scan| scan.name.clone()).collect();
+        sources.sort();
+        sources.dedup();
+        epoch_column(&settings.epoch_by, &scans)?;
+        Ok(Self {
+            query: create.query.clone(),
+            text: create.text.clone(),
+            options,
+            mode,
+            schema: result_schema(&plan)?,
+            sources,
+            key,
+            limit,
+            eviction: eviction(&plan, mode)?,
+        })
+    }
+
+    /// The plan of the query as the session is now, without its LIMIT.
+    ///
+    /// # Errors
+    /// - the query cannot be planned any more, or its result has changed
+    pub async fn replan(&self, state: &SessionState) -> Result<(LogicalPlan, SessionState)> {
+        let state = self.options.apply(state)?;
+        let (plan, _) = streaming_plan(&self.query, &state).await?;
+        if result_schema(&plan)? != self.schema {
+            return Err(Refusal::new(
+                "STREAMING_QUERY_CHANGED",
+                "42K0E",
+                "The columns of the query's result have changed since it was defined: a table or view that it reads is another one.",
+            )
+            .hint("write CREATE OR REPLACE STREAMING TABLE")
+            .into());
+        }
+        Ok((plan, state))
+    }
+}
+
+/// When the state of a query leaves.
+fn eviction(plan: &LogicalPlan, mode: OutputMode) -> Result<&'static str> {
+    let (mut state, mut kept) = (false, false);
+    plan.apply(|node| {
+        if let LogicalPlan::Extension(extension) = node
+            && let Some(aggregate) = extension.node.as_any().downcast_ref::<StreamAggregate>()
+        {
+            state = true;
+            kept |= !aggregate.time.as_ref().is_some_and(|time| time.closes);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(match (state, kept || mode == OutputMode::Complete) {
+        (false, _) => "none",
+        (true, true) => "never evicted",
+        (true, false) => "evicted when its time closes",
+    })
+}
+
+/// The columns of the result, all nullable and without metadata.
+fn result_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
+    let mut names = std::collections::HashSet::new();
+    for field in plan.schema().fields() {
+        if !names.insert(field.name()) {
+            return Err(Refusal::new("COLUMN_ALREADY_EXISTS", "42711", format!("The result has two columns '{}'.", field.name()))
+                .hint("name one of them with AS")
+                .into());
+        }
+    }
+    let fields: Vec<Field> = plan
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| Field::new(field.name(), field.data_type().clone(), true))
+        .collect();
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// Values of settings that are read late, checked early.
+fn check_values(settings: &TidegateOptions) -> Result<()> {
+    settings
+        .on_bad_record
+        .parse::<crate::source::OnBadRecord>()
+        .map_err(|reason| invalid("on_bad_record", &reason))?;
+    if settings.max_rows_per_epoch == 0 {
+        return Err(invalid("max_rows_per_epoch", "an epoch needs at least one row."));
+    }
+    Ok(())
+}
+
+/// `epoch_by` must name a column of a source.
+fn epoch_column(name: &str, scans: &[Arc<dyn datafusion::logical_expr::TableSource>]) -> Result<()> {
+    let known = scans.iter().any(|scan| scan.schema().index_of(name).is_ok());
+    if name.is_empty() || known {
+        return Ok(());
+    }
+    Err(Refusal::new("UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", format!("epoch_by: no source has a column '{name}'.")).into())
+}
+
+/// Plans a query whose root is a streaming query, with the LIMIT that stood above it.
+async fn streaming_plan(query: &Statement, state: &SessionState) -> Result<(LogicalPlan, Option<u64>)> {
+    let plan = state.statement_to_plan(query.clone()).await?;
+    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+    let mut limit = None;
+    let mut root = plan;
+    loop {
+        root = match root {
+            LogicalPlan::Limit(ref above) => {
+                limit = Some(constant_limit(above)?.min(limit.unwrap_or(u64::MAX)));
+                Arc::unwrap_or_clone(Arc::clone(&above.input))
+            }
+            LogicalPlan::Sort(ref sort) if crate::config::options(state.config_options()).output_mode == "complete" && sort.fetch.is_none() => {
+                // A table has no order: readers sort.
+                Arc::unwrap_or_clone(Arc::clone(&sort.input))
+            }
+            other => break check_root(other, limit),
+        };
+    }
+}
+
+fn check_root(plan: LogicalPlan, limit: Option<u64>) -> Result<(LogicalPlan, Option<u64>)> {
+    if matches!(&plan, LogicalPlan::Extension(Extension { node }) if node.as_any().is::<StreamQuery>()) {
+        return Ok((plan, limit));
+    }
+    let streams = plan.exists(|node| Ok(crate::logical::is_stream_scan(node)))?;
+    let refusal = if streams {
+        Refusal::new(
+            "UNSUPPORTED_STREAMING_OPERATOR",
+            "42KDE",
+            "ORDER BY and OFFSET need the whole result, which a streaming table never has.",
+        )
+        .hint("leave them out, and order when you read: SELECT * FROM name ORDER BY …")
+    } else {
+        Refusal::new("STREAMING_TABLE_WITHOUT_STREAM", "42KDE", "The query reads no stream.")
+            .hint("write FROM STREAM t …, or CREATE VIEW for a query over finite tables")
+    };
+    Err(refusal.into())
+}
+
+/// The number of a LIMIT.
+fn constant_limit(limit: &Limit) -> Result<u64> {
+    match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+        (SkipType::Literal(0), FetchType::Literal(Some(fetch))) => Ok(fetch as u64),
+        _ => Err(Refusal::new("UNSUPPORTED_STREAMING_OPERATOR", "42KDE", "A streaming table takes LIMIT with a number, and no OFFSET.").into()),
+    }
+}
+
+/// Columns that name a group, which update mode needs in the result.
+fn update_key(plan: &LogicalPlan) -> Result<Vec<usize>> {
+    match group_columns(plan) {
+        Some(columns) => Ok(columns),
+        None => Err(Refusal::new(
+            "UPDATE_MODE_WITHOUT_KEY",
+            "42KDE",
+            "In update mode rows are replaced by their group: every grouping expression must be selected.",
+        )
+        .hint("add the window (or window.start) and every key to the SELECT list")
+        .into()),
+    }
+}

@@ -1,0 +1,14 @@
+//! Names: streaming tables, their results, and the functions that show what they did.
+
+mod definition;
+mod functions;
+mod registry;
+mod replace_table;
+mod streaming_table;
+
+pub use definition::{Definition, TableOptions};
+pub(crate) use functions::unknown;
+pub use functions::{EmittedFunction, ProgressFunction, progress_batch, refresh_batch};
+pub use registry::StreamingTables;
+pub use replace_table::ReplaceTable;
+pub use streaming_table::StreamingTable;

@@ -1,0 +1,119 @@
+//! The result of a streaming table whose rows are replaced: whole in complete mode, by key in update mode.
+
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::error::Refusal;
+
+/// A table that only its streaming query writes.
+#[derive(Debug)]
+pub struct ReplaceTable {
+    name: String,
+    schema: SchemaRef,
+    /// Columns by which rows are replaced; none means all rows are.
+    key: Option<Vec<usize>>,
+    rows: RwLock<Vec<RecordBatch>>,
+}
+
+impl ReplaceTable {
+    /// An empty table. Rows replace those of the same key, or all where there is no key.
+    pub fn new(name: impl Into<String>, schema: SchemaRef, key: Option<Vec<usize>>) -> Self {
+        Self { name: name.into(), schema, key, rows: RwLock::default() }
+    }
+
+    /// Takes the rows of an epoch.
+    ///
+    /// # Errors
+    /// - rows of another schema
+    pub fn replace(&self, rows: Vec<RecordBatch>) -> Result<()> {
+        let rows = rows
+            .into_iter()
+            .map(|batch| Ok(RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?))
+            .collect::<Result<Vec<_>>>()?;
+        let mut kept = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        *kept = match &self.key {
+            Some(key) => upsert(&kept, rows, key)?,
+            None => rows,
+        };
+        Ok(())
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        rows.iter().map(|batch| batch.num_rows() as u64).sum()
+    }
+}
+
+/// Old rows whose key is not among the new ones, and the new rows.
+fn upsert(old: &[RecordBatch], new: Vec<RecordBatch>, key: &[usize]) -> Result<Vec<RecordBatch>> {
+    let Some(first) = new.first() else {
+        return Ok(old.to_vec());
+    };
+    let columns = |batch: &RecordBatch| -> Vec<ArrayRef> { key.iter().map(|at| Arc::clone(batch.column(*at))).collect() };
+    let fields = columns(first).iter().map(|column| SortField::new(column.data_type().clone())).collect();
+    let converter = RowConverter::new(fields)?;
+    let mut keys: HashSet<OwnedRow> = HashSet::new();
+    for batch in &new {
+        keys.extend(converter.convert_columns(&columns(batch))?.iter().map(|row| row.owned()));
+    }
+    let mut all = Vec::with_capacity(old.len() + new.len());
+    for batch in old {
+        let rows = converter.convert_columns(&columns(batch))?;
+        let stays: BooleanArray = rows.iter().map(|row| Some(!keys.contains(&row.owned()))).collect();
+        let rest = filter_record_batch(batch, &stays)?;
+        if rest.num_rows() > 0 {
+            all.push(rest);
+        }
+    }
+    all.extend(new);
+    Ok(all)
+}
+
+#[async_trait]
+impl TableProvider for ReplaceTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(MemorySourceConfig::try_new_exec(&[rows], self.schema(), projection.cloned())?)
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        _input: Arc<dyn ExecutionPlan>,
+        _insert_op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Err(Refusal::new(
+            "UNSUPPORTED_FEATURE.TABLE_OPERATION",
+            "0A000",
+            format!("{} is a streaming table: only its query writes to it.", self.name),
+        )
+        .into())
+    }
+}

@@ -1,0 +1,172 @@
+//! A streaming table: a query, what it keeps, and its result.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::catalog::TableProvider;
+use datafusion::common::Result;
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::physical_plan::execute_stream;
+use futures::TryStreamExt;
+
+use super::definition::Definition;
+use super::replace_table::ReplaceTable;
+use crate::logical::OutputMode;
+use crate::query::{Attached, EpochProgress, EpochSink, RunState};
+use crate::source::{AppendLog, AppendTable};
+
+/// Records of epochs that are kept to be shown.
+const HISTORY: usize = 10_000;
+
+/// A named result kept up to date by a streaming query.
+#[derive(Debug)]
+pub struct StreamingTable {
+    name: String,
+    definition: Definition,
+    run: Arc<tokio::sync::Mutex<RunState>>,
+    result: Arc<TableResult>,
+}
+
+/// The rows of the result, and the records of the epochs that made them.
+#[derive(Debug)]
+struct TableResult {
+    rows: Rows,
+    limit: Option<u64>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Debug)]
+enum Rows {
+    /// Append mode: rows accumulate.
+    Append(Arc<AppendLog>),
+    /// Update and complete mode: rows are replaced.
+    Replace(Arc<ReplaceTable>),
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    /// Number of epochs before the first record kept.
+    history: std::collections::VecDeque<EpochProgress>,
+    emitted: Option<(u64, Vec<RecordBatch>)>,
+}
+
+impl TableResult {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl EpochSink for TableResult {
+    async fn commit(&self, rows: Vec<RecordBatch>, mut progress: EpochProgress) -> Result<()> {
+        let rows = match &self.rows {
+            Rows::Append(log) => {
+                let rows = within(rows, self.limit.map(|limit| limit.saturating_sub(log.rows())));
+                log.append(&rows)?;
+                rows
+            }
+            Rows::Replace(table) => {
+                table.replace(rows.clone())?;
+                rows
+            }
+        };
+        progress.output_rows = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+        let mut shown = self.shown();
+        shown.emitted = Some((progress.epoch, rows));
+        shown.history.push_back(progress);
+        if shown.history.len() > HISTORY {
+            shown.history.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// The first rows, so many as there is room for.
+fn within(rows: Vec<RecordBatch>, room: Option<u64>) -> Vec<RecordBatch> {
+    let Some(mut room) = room else {
+        return rows;
+    };
+    let mut kept = Vec::new();
+    for batch in rows {
+        let length = usize::try_from(room).unwrap_or(usize::MAX).min(batch.num_rows());
+        if length > 0 {
+            kept.push(batch.slice(0, length));
+        }
+        room -= length as u64;
+    }
+    kept
+}
+
+impl StreamingTable {
+    /// A streaming table that has not run yet.
+    pub fn new(name: String, definition: Definition) -> Self {
+        let schema = Arc::clone(&definition.schema);
+        let rows = match definition.mode {
+            OutputMode::Append => Rows::Append(Arc::new(AppendLog::new(schema))),
+            OutputMode::Update => {
+                Rows::Replace(Arc::new(ReplaceTable::new(name.clone(), schema, Some(definition.key.clone()))))
+            }
+            OutputMode::Complete => Rows::Replace(Arc::new(ReplaceTable::new(name.clone(), schema, None))),
+        };
+        let result = TableResult { rows, limit: definition.limit, shown: Mutex::default() };
+        Self { name, definition, run: Arc::default(), result: Arc::new(result) }
+    }
+
+    /// Its resolved name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its query and options.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Its result as a table.
+    pub fn provider(&self) -> Arc<dyn TableProvider> {
+        match &self.result.rows {
+            Rows::Append(log) => {
+                let reason = format!("{} is a streaming table: only its query writes to it.", self.name);
+                Arc::new(AppendTable::new(self.name.clone(), Arc::clone(log)).read_only(reason))
+            }
+            Rows::Replace(table) => Arc::clone(table) as Arc<dyn TableProvider>,
+        }
+    }
+
+    /// Number of rows of its result.
+    pub fn rows(&self) -> u64 {
+        match &self.result.rows {
+            Rows::Append(log) => log.rows(),
+            Rows::Replace(table) => table.rows(),
+        }
+    }
+
+    /// Records of its epochs, oldest first: the last 10,000.
+    pub fn history(&self) -> Vec<EpochProgress> {
+        self.result.shown().history.iter().cloned().collect()
+    }
+
+    /// The last epoch, and the rows that it emitted.
+    pub fn last_emitted(&self) -> Option<(u64, Vec<RecordBatch>)> {
+        self.result.shown().emitted.clone()
+    }
+
+    /// Reads what has arrived, in epochs; returns their records.
+    ///
+    /// # Errors
+    /// - the query cannot be planned any more
+    /// - those of the sources and the plan; epochs before the one that failed stay
+    pub async fn refresh(&self, state: &SessionState) -> Result<Vec<EpochProgress>> {
+        let before = self.result.shown().history.back().map(|progress| progress.epoch);
+        let (plan, state) = self.definition.replan(state).await?;
+        let plan = state.create_physical_plan(&plan).await?;
+        let attached = Attached { run: Arc::clone(&self.run), sink: Arc::clone(&self.result) as Arc<dyn EpochSink> };
+        let config = state.config().clone().with_extension(Arc::new(attached));
+        let context = TaskContext::from(&state).with_session_config(config);
+        let mut rows = execute_stream(plan, Arc::new(context))?;
+        while rows.try_next().await?.is_some() {}
+        let history = self.history();
+        Ok(history.into_iter().filter(|progress| before.is_none_or(|before| progress.epoch > before)).collect())
+    }
+}

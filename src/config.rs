@@ -1,0 +1,61 @@
+//! Settings of a session, `SET tidegate.…`, and small conversions that all floors share.
+
+use datafusion::arrow::datatypes::TimeUnit;
+use datafusion::common::config::{ConfigExtension, ConfigOptions};
+use datafusion::common::extensions_options;
+
+use crate::time::Unit;
+
+extensions_options! {
+    /// Settings under the prefix `tidegate`.
+    pub struct TidegateOptions {
+        /// What an ad-hoc SELECT does when its input ends: `close` closes every window, `hold` ends
+        /// without closing.
+        pub end_of_input: String, default = "close".to_owned()
+        /// Which watermark a query with several clauses has: `min`, the least of its inputs', or `max`.
+        pub multiple_watermark_policy: String, default = "min".to_owned()
+        /// Output mode of ad-hoc queries: `append`, `update` or `complete`.
+        pub output_mode: String, default = "append".to_owned()
+        /// Greatest number of rows that an epoch takes from a source.
+        pub max_rows_per_epoch: usize, default = 1_048_576
+        /// Greatest number of files that an epoch takes from a source; 0 means no limit.
+        pub max_files_per_epoch: usize, default = 0
+        /// Column at whose change of value an epoch ends; empty means none.
+        pub epoch_by: String, default = String::new()
+        /// What a record that cannot be read does: `fail` fails its epoch, `skip` leaves it out and counts it.
+        pub on_bad_record: String, default = "fail".to_owned()
+    }
+}
+
+impl ConfigExtension for TidegateOptions {
+    const PREFIX: &'static str = "tidegate";
+}
+
+/// Tidegate's settings in a configuration; their defaults where it has none.
+pub fn options(config: &ConfigOptions) -> TidegateOptions {
+    config
+        .extensions
+        .get::<TidegateOptions>()
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// Arrow's name for a unit.
+pub fn arrow_unit(unit: Unit) -> TimeUnit {
+    match unit {
+        Unit::Second => TimeUnit::Second,
+        Unit::Millisecond => TimeUnit::Millisecond,
+        Unit::Microsecond => TimeUnit::Microsecond,
+        Unit::Nanosecond => TimeUnit::Nanosecond,
+    }
+}
+
+/// Our name for Arrow's unit.
+pub fn unit_of(unit: &TimeUnit) -> Unit {
+    match unit {
+        TimeUnit::Second => Unit::Second,
+        TimeUnit::Millisecond => Unit::Millisecond,
+        TimeUnit::Microsecond => Unit::Microsecond,
+        TimeUnit::Nanosecond => Unit::Nanosecond,
+    }
+}

@@ -1,0 +1,281 @@
+//! From the plan a query was parsed to, to the plan that can run in epochs.
+//!
+//! The steps, each over the whole plan from the leaves up:
+//!
+//! 1. [`streaming_node`]: a WATERMARK clause over a finite table is a no-op and goes; DISTINCT over a
+//!    stream is an aggregate; an aggregate over a stream becomes a [`StreamAggregate`], taking the
+//!    [`TimeWindow`] below it if it groups by nothing else of it.
+//! 2. [`expand`]: a [`TimeWindow`] that is left becomes a projection, and an UNNEST if windows hop.
+//! 3. [`number`]: clauses and aggregates get their numbers, by which they find their state.
+//! 4. [`check`](super::check): what a stream cannot do is refused.
+//! 5. [`root`]: the streaming part goes under a [`StreamQuery`]. Operators that need the whole input,
+//!    such as a sort, stay above it and see the rows of all epochs.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, ScalarUDF, cast,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::aggregate::StreamAggregate;
+use super::check;
+use super::group_time::{GroupTime, TimeValue};
+use super::marks::{Mark, Marks, expr_mark, marks};
+use super::query::{OutputMode, StreamQuery, WatermarkPolicy};
+use super::scan::is_stream_scan;
+use super::time_window::TimeWindow;
+use super::watermark::Watermark;
+use super::windows::WindowBounds;
+use crate::config::{options, unit_of};
+use crate::error::Refusal;
+
+/// The analyzer rule that DataFusion runs: [`analyze`] with the session's settings.
+#[derive(Debug, Default)]
+pub struct StreamAnalyzer;
+
+impl AnalyzerRule for StreamAnalyzer {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        let options = options(config);
+        let mode = setting(&options.output_mode, "tidegate.output_mode")?;
+        let policy = setting(&options.multiple_watermark_policy, "tidegate.multiple_watermark_policy")?;
+        analyze(plan, mode, policy)
+    }
+
+    fn name(&self) -> &str {
+        "tidegate_streams"
+    }
+}
+
+fn setting<T: std::str::FromStr<Err = String>>(text: &str, name: &str) -> Result<T> {
+    text.parse().map_err(|reason| {
+        Refusal::new("INVALID_CONF_VALUE", "22022", format!("{name}: {reason}.")).into()
+    })
+}
+
+/// Makes a plan ready to run in epochs; a plan without our nodes is returned as it is.
+///
+/// # Errors
+/// - what a stream cannot do, each with its condition name
+pub fn analyze(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<LogicalPlan> {
+    if !concerns(&plan)? {
+        return Ok(plan);
+    }
+    let plan = plan
+        .transform_up_with_subqueries(|node| streaming_node(node, mode))?
+        .data
+        .transform_up_with_subqueries(expand)?
+        .data;
+    check::check(&plan, mode)?;
+    number(root(plan, mode, policy)?)
+}
+
+/// Whether a plan has anything of ours that is not analyzed yet.
+fn concerns(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        let LogicalPlan::Extension(extension) = node else {
+            found |= is_stream_scan(node);
+            return Ok(TreeNodeRecursion::Continue);
+        };
+        let node = extension.node.as_any();
+        if node.is::<StreamQuery>() {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        found |= node.is::<Watermark>() || node.is::<TimeWindow>();
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// Step 1 at one node.
+fn streaming_node(plan: LogicalPlan, mode: OutputMode) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Extension(Extension { ref node }) => {
+            if let Some(watermark) = node.as_any().downcast_ref::<Watermark>()
+                && !marks(&watermark.input)?.streaming
+            {
+                return Ok(Transformed::yes(watermark.input.clone()));
+            }
+            Ok(Transformed::no(plan))
+        }
+        LogicalPlan::Distinct(Distinct::All(ref input)) => {
+            if !marks(input)?.streaming {
+                return Ok(Transformed::no(plan));
+            }
+            let columns = input.schema().iter().map(|field| Expr::Column(Column::from(field)));
+            let aggregate = Aggregate::try_new(Arc::clone(input), columns.collect(), vec![])?;
+            Ok(Transformed::yes(stream_aggregate(aggregate, mode)?))
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            if !marks(&aggregate.input)?.streaming {
+                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+            }
+            Ok(Transformed::yes(stream_aggregate(aggregate, mode)?))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// An aggregate over a stream.
+fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPlan> {
+    check::grouping_sets(&aggregate.group_expr)?;
+    let (input, folded) = match fold_window(&aggregate)? {
+        Some((input, position, window)) => (input, Some((position, window))),
+        None => (Arc::unwrap_or_clone(Arc::clone(&aggregate.input)), None),
+    };
+    let input_marks = marks(&input)?;
+    let time = match folded {
+        Some((position, window)) => Some(window_time(position, &window, &input_marks)),
+        None => value_time(&aggregate.group_expr, &input, &input_marks)?,
+    };
+    let mut keys = aggregate.group_expr;
+    if let Some(time) = &time {
+        keys.remove(time.position);
+    }
+    check::emits(mode, time.as_ref(), &keys)?;
+    let judges = !input_marks.emitted;
+    let node = StreamAggregate::new(input, time, keys, aggregate.aggr_expr, mode, judges, aggregate.schema);
+    Ok(extension(node))
+}
+
+fn extension(node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'static) -> LogicalPlan {
+    LogicalPlan::Extension(Extension { node: Arc::new(node) })
+}
+
+/// The grouping time of a folded window.
+fn window_time(position: usize, window: &TimeWindow, input: &Marks) -> GroupTime {
+    let mark = expr_mark(&window.time, window.input.schema(), input);
+    GroupTime {
+        position,
+        expr: window.time.clone(),
+        value: TimeValue::Windows(window.spec.clone()),
+        closes: mark == Some(Mark::EventTime),
+    }
+}
+
+/// The first grouping expression whose value carries the mark.
+fn value_time(group: &[Expr], input: &LogicalPlan, input_marks: &Marks) -> Result<Option<GroupTime>> {
+    use datafusion::logical_expr::ExprSchemable;
+    for (position, expr) in group.iter().enumerate() {
+        let value = match expr_mark(expr, input.schema(), input_marks) {
+            Some(Mark::Window(spec)) => TimeValue::WindowColumn(spec),
+            Some(Mark::Bin(bin)) => TimeValue::Bin(bin),
+            Some(Mark::EventTime) => match expr.get_type(input.schema().as_ref())? {
+                DataType::Timestamp(unit, _) => TimeValue::Instant(unit_of(&unit)),
+                _ => continue,
+            },
+            Some(Mark::Bound(..)) | None => continue,
+        };
+        let expr = expr.clone();
+        return Ok(Some(GroupTime { position, expr, value, closes: true }));
+    }
+    Ok(None)
+}
+
+/// Takes the window out from under an aggregate that groups by it and uses it nowhere else: the
+/// filters between stay, the [`TimeWindow`] goes.
+fn fold_window(aggregate: &Aggregate) -> Result<Option<(LogicalPlan, usize, TimeWindow)>> {
+    let mut filters: Vec<Expr> = Vec::new();
+    let mut below = aggregate.input.as_ref();
+    while let LogicalPlan::Filter(filter) = below {
+        filters.push(filter.predicate.clone());
+        below = filter.input.as_ref();
+    }
+    let LogicalPlan::Extension(extension) = below else {
+        return Ok(None);
+    };
+    let Some(window) = extension.node.as_any().downcast_ref::<TimeWindow>() else {
+        return Ok(None);
+    };
+    let (qualifier, field) = extension.node.schema().qualified_field(window.window_index());
+    let column = Column::new(qualifier.cloned(), field.name());
+    let position = aggregate
+        .group_expr
+        .iter()
+        .position(|expr| *expr == Expr::Column(column.clone()));
+    let uses = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).chain(&filters);
+    let used = uses.filter(|expr| expr.column_refs().contains(&column)).count();
+    let Some(position) = position.filter(|_| used == 1) else {
+        return Ok(None);
+    };
+    let mut input = window.input.clone();
+    for predicate in filters.into_iter().rev() {
+        input = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(input))?);
+    }
+    Ok(Some((input, position, window.clone())))
+}
+
+/// Step 2 at one node: the window of each row as a projection, and UNNEST where windows hop. Rows
+/// without a window, those whose time is null or out of range, leave.
+fn expand(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Extension(extension) = &plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let Some(window) = extension.node.as_any().downcast_ref::<TimeWindow>() else {
+        return Ok(Transformed::no(plan));
+    };
+    let (qualifier, field) = extension.node.schema().qualified_field(window.window_index());
+    let column = Column::new(qualifier.cloned(), field.name());
+    let bounds = ScalarUDF::from(WindowBounds::new(window.spec.clone()));
+    let time = cast(window.time.clone(), window.spec.bound_type());
+    let call = match qualifier {
+        Some(qualifier) => bounds.call(vec![time]).alias_qualified(Some(qualifier.clone()), field.name()),
+        None => bounds.call(vec![time]).alias(field.name()),
+    };
+    let columns = window.input.schema().iter().map(|field| Expr::Column(Column::from(field)));
+    let builder = LogicalPlanBuilder::from(window.input.clone())
+        .project(columns.chain([call]).collect::<Vec<_>>())?
+        .filter(Expr::Column(column.clone()).is_not_null())?;
+    let builder = if window.spec.shape.hops() { builder.unnest_column(column)? } else { builder };
+    Ok(Transformed::yes(builder.build()?))
+}
+
+/// Step 3: numbers in the order of the plan.
+fn number(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let (mut clauses, mut operators) = (0, 0);
+    let plan = plan.transform_up(|plan| {
+        let LogicalPlan::Extension(node) = &plan else {
+            return Ok(Transformed::no(plan));
+        };
+        if let Some(watermark) = node.node.as_any().downcast_ref::<Watermark>() {
+            let id = Some(clauses);
+            clauses += 1;
+            return Ok(Transformed::yes(extension(Watermark { id, ..watermark.clone() })));
+        }
+        if let Some(aggregate) = node.node.as_any().downcast_ref::<StreamAggregate>() {
+            let id = Some(operators);
+            operators += 1;
+            let mut aggregate = aggregate.clone();
+            aggregate.id = id;
+            return Ok(Transformed::yes(extension(aggregate)));
+        }
+        Ok(Transformed::no(plan))
+    })?;
+    Ok(plan.data)
+}
+
+/// Step 5: puts the streaming part under one root.
+fn root(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<LogicalPlan> {
+    if !marks(&plan)?.streaming {
+        return Ok(plan);
+    }
+    if check::stays_above(&plan) || has_operators_above(&plan)? {
+        let inputs = plan
+            .inputs()
+            .into_iter()
+            .map(|input| root(input.clone(), mode, policy))
+            .collect::<Result<Vec<_>>>()?;
+        return plan.with_new_exprs(plan.expressions(), inputs);
+    }
+    Ok(extension(StreamQuery { input: plan, mode, policy }))
+}
+
+/// Whether an operator that sees the whole result stands somewhere below.
+fn has_operators_above(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(check::stays_above(node) && marks(node)?.streaming))
+}

@@ -1,0 +1,214 @@
+//! What a stream cannot do, each with its reason and what to write instead.
+//!
+//! Condition names and SQLSTATEs are Spark's.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result};
+use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, Operator, BinaryExpr};
+
+use super::aggregate::StreamAggregate;
+use super::group_time::GroupTime;
+use super::marks::{Mark, Marks, expr_mark, marks};
+use super::query::OutputMode;
+use crate::error::Refusal;
+
+/// SQLSTATE of what a streaming query cannot do.
+const UNSUPPORTED: &str = "42KDE";
+/// Spark's name for an operation that an output mode does not allow.
+const OUTPUT_MODE: &str = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION";
+
+/// Operators that need the whole result: they stay above the streaming part.
+pub(super) fn stays_above(plan: &LogicalPlan) -> bool {
+    matches!(
+        plan,
+        LogicalPlan::Explain(_)
+            | LogicalPlan::Analyze(_)
+            | LogicalPlan::Dml(_)
+            | LogicalPlan::Copy(_)
+            | LogicalPlan::Ddl(_)
+            | LogicalPlan::Statement(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+    )
+}
+
+/// An aggregate whose groups could never be emitted in append mode.
+pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -> Result<()> {
+    if mode != OutputMode::Append || time.is_some_and(|time| time.closes) {
+        return Ok(());
+    }
+    let keys = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let what = match time {
+        Some(time) => format!("the time {} carries no watermark", time.expr),
+        None if keys.is_empty() => "it has no groups that a watermark could close".to_owned(),
+        None => format!("no watermark closes groups by {keys}"),
+    };
+    Err(Refusal::new(
+        OUTPUT_MODE,
+        UNSUPPORTED,
+        format!("In append mode this aggregate would never emit a row: {what}."),
+    )
+    .hint(
+        "add WATERMARK ts DELAY OF INTERVAL 10 MINUTES behind the stream and group by a window of ts, \
+         or use WITH (output_mode = 'update')",
+    )
+    .into())
+}
+
+/// Grouping sets over a stream.
+pub(super) fn grouping_sets(group: &[Expr]) -> Result<()> {
+    if group.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        return refuse("GROUPING_SETS", "ROLLUP, CUBE and GROUPING SETS over a stream are not supported.", "write one query for each grouping");
+    }
+    Ok(())
+}
+
+fn refuse(what: &str, message: &str, hint: &str) -> Result<()> {
+    let condition = match what {
+        "OVER" => "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING",
+        "SUBQUERY" => return Err(Refusal::new("INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY", "42823", message).hint(hint).into()),
+        _ => "UNSUPPORTED_STREAMING_OPERATOR",
+    };
+    Err(Refusal::new(condition, UNSUPPORTED, message).hint(hint).into())
+}
+
+/// Checks every node of a plan.
+pub(super) fn check(plan: &LogicalPlan, mode: OutputMode) -> Result<()> {
+    plan.apply(|node| {
+        subqueries(node)?;
+        operator(node, mode)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+/// A stream inside an expression's subquery would have to end before the first row could pass.
+fn subqueries(node: &LogicalPlan) -> Result<()> {
+    node.apply_subqueries(|subquery| {
+        let streaming = subquery.exists(|inner| Ok(super::scan::is_stream_scan(inner)))?;
+        if streaming {
+            refuse("SUBQUERY", "A stream cannot stand in a subquery of an expression.", "join the stream instead, or read the table without STREAM")?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn operator(node: &LogicalPlan, mode: OutputMode) -> Result<()> {
+    match node {
+        LogicalPlan::Window(window) if marks(&window.input)?.streaming => refuse(
+            "OVER",
+            "OVER needs rows of several epochs together, which a stream never has.",
+            "group by a time window, or write the result to a streaming table and use OVER on that",
+        ),
+        LogicalPlan::Distinct(Distinct::On(on)) if marks(&on.input)?.streaming => refuse(
+            "DISTINCT_ON",
+            "DISTINCT ON over a stream is not supported.",
+            "group by a time window and take first_value(… ORDER BY …)",
+        ),
+        LogicalPlan::Aggregate(_) => Ok(()),
+        LogicalPlan::Join(join) => streaming_join(join),
+        LogicalPlan::Union(union) => {
+            let inputs = union.inputs.iter().map(|input| marks(input)).collect::<Result<Vec<_>>>()?;
+            streaming_union(&inputs)
+        }
+        LogicalPlan::RecursiveQuery(_) if marks(node)?.streaming => {
+            refuse("RECURSIVE", "A stream cannot stand in a recursive query.", "read the table without STREAM")
+        }
+        LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<StreamAggregate>() {
+            Some(aggregate) => chained(aggregate, mode),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// An aggregate over an aggregate: only final rows may be counted again.
+fn chained(aggregate: &StreamAggregate, mode: OutputMode) -> Result<()> {
+    let whole = aggregate
+        .input
+        .exists(|node| Ok(matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Limit(_)) && marks(node)?.streaming))?;
+    if whole {
+        return refuse("LIMIT", "LIMIT and ORDER BY cannot stand below an aggregate over a stream.", "move them to the outermost SELECT");
+    }
+    if marks(&aggregate.input)?.emitted && mode != OutputMode::Append {
+        return Err(Refusal::new(
+            OUTPUT_MODE,
+            UNSUPPORTED,
+            format!("In {mode} mode an aggregate cannot read another aggregate of a stream: its rows are not final."),
+        )
+        .hint("use append mode")
+        .into());
+    }
+    Ok(())
+}
+
+/// A union whose finite side would come again in every epoch.
+fn streaming_union(inputs: &[Marks]) -> Result<()> {
+    let streams = inputs.iter().filter(|input| input.streaming).count();
+    if streams == 0 || streams == inputs.len() {
+        return Ok(());
+    }
+    refuse("UNION", "UNION of a stream and a finite table would emit the table's rows in every epoch.", "read the table as a stream too: STREAM t")
+}
+
+fn streaming_join(join: &Join) -> Result<()> {
+    let (left, right) = (marks(&join.left)?, marks(&join.right)?);
+    match (left.streaming, right.streaming) {
+        (false, false) => Ok(()),
+        (true, true) => two_streams(join, &left, &right),
+        (true, false) => one_stream(join.join_type, true),
+        (false, true) => one_stream(join.join_type, false),
+    }
+}
+
+/// A join with a finite table runs in every epoch: what it says of a row must not depend on rows of
+/// other epochs.
+fn one_stream(join_type: JoinType, stream_left: bool) -> Result<()> {
+    use JoinType as J;
+    let sound = match join_type {
+        J::Inner => true,
+        J::Left | J::LeftSemi | J::LeftAnti | J::LeftMark => stream_left,
+        J::Right | J::RightSemi | J::RightAnti | J::RightMark => !stream_left,
+        J::Full => false,
+    };
+    if sound {
+        return Ok(());
+    }
+    refuse(
+        "JOIN",
+        &format!("A {join_type} join cannot keep the unmatched rows of a finite table against a stream: a later row could match."),
+        "make the stream the outer side: stream LEFT JOIN table",
+    )
+}
+
+/// Two streams meet only in windows: both sides emit a window in the same epoch, so it is complete.
+fn two_streams(join: &Join, left: &Marks, right: &Marks) -> Result<()> {
+    let equal_windows = join.on.iter().any(|(l, r)| same_window(l, r, join, left, right))
+        || join.filter.as_ref().is_some_and(|filter| filter_has_window(filter, join, left, right));
+    if left.emitted && right.emitted && equal_windows {
+        return Ok(());
+    }
+    refuse(
+        "JOIN",
+        "A join of two streams must be on a time window of both: rows of different epochs never meet.",
+        "aggregate both sides by the same window and join ON a.window = b.window",
+    )
+}
+
+fn same_window(l: &Expr, r: &Expr, join: &Join, left: &Marks, right: &Marks) -> bool {
+    let mark_of = |expr: &Expr| {
+        expr_mark(expr, join.left.schema(), left).or_else(|| expr_mark(expr, join.right.schema(), right))
+    };
+    match (mark_of(l), mark_of(r)) {
+        (Some(a), Some(b)) => a == b && matches!(a, Mark::Window(_) | Mark::Bound(..) | Mark::Bin(_)),
+        _ => false,
+    }
+}
+
+fn filter_has_window(filter: &Expr, join: &Join, left: &Marks, right: &Marks) -> bool {
+    datafusion::logical_expr::utils::split_conjunction(filter).into_iter().any(|part| match part {
+        Expr::BinaryExpr(BinaryExpr { left: l, op: Operator::Eq, right: r }) => same_window(l, r, join, left, right),
+        _ => false,
+    })
+}

@@ -1,0 +1,66 @@
+//! The part of a GROUP BY that is a time, and by which groups close.
+
+use std::fmt;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::Expr;
+
+use super::time_window::WindowSpec;
+use crate::time::Unit;
+
+/// The grouping expression that orders groups in time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GroupTime {
+    /// Position among the grouping expressions.
+    pub position: usize,
+    /// What is evaluated for each row: the event time of a window, else the grouping value itself.
+    pub expr: Expr,
+    /// How a value becomes a group, and when the group closes.
+    pub value: TimeValue,
+    /// Whether a watermark closes these groups: the expression carries the mark of a clause.
+    pub closes: bool,
+}
+
+/// How a row's time value becomes a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TimeValue {
+    /// `window(ts, …)`: the value is an event time, assigned to the slices of these windows.
+    Windows(WindowSpec),
+    /// A column that holds a window already: `Struct(start, end)`.
+    WindowColumn(WindowSpec),
+    /// A monotone function of the event time, such as `date_trunc('day', ts)`.
+    Bin(Bin),
+    /// The event time itself: a group closes when the watermark reaches its value.
+    Instant(Unit),
+}
+
+/// A monotone function of an event time.
+///
+/// A group with value `v` is closed when `v < f(W)`: no row at or after W can have a value as small,
+/// and before that one could.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Bin {
+    /// The function, over a column named [`Bin::EVENT_TIME`].
+    pub function: Expr,
+    /// Type of the event time.
+    pub event_type: DataType,
+}
+
+impl Bin {
+    /// Name of the column that stands for the event time in [`Bin::function`].
+    pub const EVENT_TIME: &'static str = "event_time";
+}
+
+impl fmt::Display for GroupTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            TimeValue::Windows(spec) => write!(f, "window({}, {})", self.expr, spec.shape)?,
+            TimeValue::WindowColumn(spec) => write!(f, "{} of {}", self.expr, spec.shape)?,
+            TimeValue::Bin(_) | TimeValue::Instant(_) => write!(f, "{}", self.expr)?,
+        }
+        if !self.closes {
+            f.write_str(" (never closes)")?;
+        }
+        Ok(())
+    }
+}

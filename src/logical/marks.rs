@@ -1,0 +1,249 @@
+//! The mark: which columns of a plan carry the event time of a WATERMARK clause, or a window of it.
+//!
+//! A mark starts at a [`Watermark`] node and travels with the column through names, projections,
+//! filters and joins; a window or a monotone bin of a marked column is marked in its own way. Any
+//! other expression loses it: `ts + INTERVAL '1' HOUR` is not what the watermark speaks of.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, JoinType, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan};
+
+use super::aggregate::StreamAggregate;
+use super::group_time::Bin;
+use super::scan::is_stream_scan;
+use super::time_window::{TimeWindow, WindowSpec};
+use super::watermark::Watermark;
+
+/// What a marked column holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The event time.
+    EventTime,
+    /// A window of it: `Struct(start, end)`.
+    Window(WindowSpec),
+    /// A bound of such a window.
+    Bound(WindowSpec, String),
+    /// A monotone function of it.
+    Bin(Bin),
+}
+
+/// What the rows of a plan are.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Marks {
+    /// Whether they come from a stream.
+    pub streaming: bool,
+    /// Whether an operator with state emitted them.
+    pub emitted: bool,
+    /// Mark of each column.
+    pub columns: Vec<Option<Mark>>,
+}
+
+impl Marks {
+    fn none(plan: &LogicalPlan, streaming: bool) -> Self {
+        Self {
+            streaming,
+            emitted: false,
+            columns: vec![None; plan.schema().fields().len()],
+        }
+    }
+
+    fn with_columns(self, columns: Vec<Option<Mark>>) -> Self {
+        Self { columns, ..self }
+    }
+}
+
+/// Marks of a plan's columns.
+pub(crate) fn marks(plan: &LogicalPlan) -> Result<Marks> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let input = marks(&projection.input)?;
+            let columns = through(&projection.expr, projection.input.schema(), &input);
+            Ok(input.with_columns(columns))
+        }
+        LogicalPlan::Filter(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_) => first_input(plan),
+        LogicalPlan::Aggregate(aggregate) => {
+            let input = marks(&aggregate.input)?;
+            let mut columns = through(&aggregate.group_expr, aggregate.input.schema(), &input);
+            columns.resize(plan.schema().fields().len(), None);
+            Ok(Marks { emitted: input.streaming, ..input }.with_columns(columns))
+        }
+        LogicalPlan::Join(join) => {
+            let (left, right) = (marks(&join.left)?, marks(&join.right)?);
+            Ok(joined(plan, join.join_type, left, right))
+        }
+        LogicalPlan::Union(union) => {
+            let inputs = union.inputs.iter().map(|input| marks(input)).collect::<Result<Vec<_>>>()?;
+            Ok(united(plan, &inputs))
+        }
+        LogicalPlan::Extension(extension) => of_extension(plan, extension),
+        _ if is_stream_scan(plan) => Ok(Marks::none(plan, true)),
+        _ => by_name(plan),
+    }
+}
+
+fn first_input(plan: &LogicalPlan) -> Result<Marks> {
+    match plan.inputs().first() {
+        Some(input) => marks(input),
+        None => Ok(Marks::none(plan, false)),
+    }
+}
+
+/// Marks of our own nodes.
+fn of_extension(plan: &LogicalPlan, extension: &Extension) -> Result<Marks> {
+    let node = extension.node.as_any();
+    if let Some(watermark) = node.downcast_ref::<Watermark>() {
+        let input = marks(&watermark.input)?;
+        // The clause nearest to the reader names the event time: an inner one's mark ends here.
+        let mut columns = vec![None; input.columns.len()];
+        if input.streaming
+            && let Some(column) = columns.get_mut(watermark.event_time_index()?)
+        {
+            *column = Some(Mark::EventTime);
+        }
+        return Ok(input.with_columns(columns));
+    }
+    if let Some(window) = node.downcast_ref::<TimeWindow>() {
+        let mut input = marks(&window.input)?;
+        let event_time = expr_mark(&window.time, window.input.schema(), &input);
+        let mark = (event_time == Some(Mark::EventTime)).then(|| Mark::Window(window.spec.clone()));
+        input.columns.push(mark);
+        return Ok(input);
+    }
+    if let Some(aggregate) = node.downcast_ref::<StreamAggregate>() {
+        return aggregate.marks();
+    }
+    first_input(plan)
+}
+
+/// Nodes that name their columns anew, such as UNNEST: a column keeps the mark of the input column of
+/// its name and type.
+fn by_name(plan: &LogicalPlan) -> Result<Marks> {
+    let inputs = plan.inputs();
+    let mut all = Marks::none(plan, false);
+    for input in inputs {
+        let inner = marks(input)?;
+        all.streaming |= inner.streaming;
+        all.emitted |= inner.emitted;
+        for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
+            let column = Column::new(qualifier.cloned(), field.name());
+            if let Ok(index) = input.schema().index_of_column(&column)
+                && input.schema().field(index).data_type() == field.data_type()
+                && let Some(slot) = all.columns.get_mut(at)
+            {
+                slot.clone_from(&inner.columns.get(index).cloned().flatten());
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn joined(plan: &LogicalPlan, join_type: JoinType, left: Marks, right: Marks) -> Marks {
+    let streaming = left.streaming || right.streaming;
+    let emitted = left.emitted || right.emitted;
+    let mut columns = match join_type {
+        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => right.columns,
+        JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => left.columns,
+        _ => left.columns.into_iter().chain(right.columns).collect(),
+    };
+    columns.resize(plan.schema().fields().len(), None);
+    Marks { streaming, emitted, columns }
+}
+
+/// A column of a union is marked when it is in every input, in the same way.
+fn united(plan: &LogicalPlan, inputs: &[Marks]) -> Marks {
+    let columns = (0..plan.schema().fields().len())
+        .map(|at| {
+            let first = inputs.first()?.columns.get(at)?.clone();
+            inputs
+                .iter()
+                .all(|input| input.columns.get(at) == Some(&first))
+                .then_some(first)?
+        })
+        .collect();
+    Marks {
+        streaming: inputs.iter().any(|input| input.streaming),
+        emitted: inputs.iter().any(|input| input.emitted),
+        columns,
+    }
+}
+
+/// Marks of expressions over a marked input.
+pub(crate) fn through(exprs: &[Expr], schema: &DFSchema, input: &Marks) -> Vec<Option<Mark>> {
+    exprs.iter().map(|expr| expr_mark(expr, schema, input)).collect()
+}
+
+/// Mark of one expression over a marked input.
+pub(crate) fn expr_mark(expr: &Expr, schema: &DFSchema, input: &Marks) -> Option<Mark> {
+    match expr {
+        Expr::Alias(alias) => expr_mark(&alias.expr, schema, input),
+        Expr::Column(column) => {
+            let index = schema.index_of_column(column).ok()?;
+            input.columns.get(index).cloned().flatten()
+        }
+        Expr::ScalarFunction(function) => function_mark(expr, function, schema, input),
+        _ => None,
+    }
+}
+
+fn function_mark(expr: &Expr, function: &ScalarFunction, schema: &DFSchema, input: &Marks) -> Option<Mark> {
+    match function.name() {
+        "window_time" => match expr_mark(function.args.first()?, schema, input)? {
+            Mark::Window(_) => Some(Mark::EventTime),
+            _ => None,
+        },
+        "get_field" => match (expr_mark(function.args.first()?, schema, input)?, function.args.get(1)?) {
+            (Mark::Window(spec), Expr::Literal(field, _)) => {
+                Some(Mark::Bound(spec, field.try_as_str().flatten()?.to_owned()))
+            }
+            _ => None,
+        },
+        "date_bin" | "date_trunc" => bin(expr, function, schema, input).map(Mark::Bin),
+        _ => None,
+    }
+}
+
+/// `date_bin(constant, ts[, constant])` and `date_trunc(constant, ts)` of a marked `ts`.
+fn bin(expr: &Expr, function: &ScalarFunction, schema: &DFSchema, input: &Marks) -> Option<Bin> {
+    let (times, constants): (Vec<&Expr>, Vec<&Expr>) =
+        function.args.iter().partition(|arg| arg.any_column_refs());
+    let [time] = times.as_slice() else {
+        return None;
+    };
+    if constants.iter().any(|constant| !matches!(uncast(constant), Expr::Literal(..))) {
+        return None;
+    }
+    let column = uncast(time);
+    if expr_mark(column, schema, input)? != Mark::EventTime {
+        return None;
+    }
+    let Expr::Column(column) = column else {
+        return None;
+    };
+    let index = schema.index_of_column(column).ok()?;
+    let event_type = schema.field(index).data_type().clone();
+    let function = expr
+        .clone()
+        .transform(|inner| {
+            Ok(match &inner {
+                Expr::Column(_) => Transformed::yes(Expr::Column(Column::from_name(Bin::EVENT_TIME))),
+                _ => Transformed::no(inner),
+            })
+        })
+        .ok()?
+        .data;
+    Some(Bin { function, event_type })
+}
+
+/// What stands under casts from one timestamp type to another: those keep the order.
+fn uncast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(..) | DataType::Interval(_) | DataType::Utf8 | DataType::Utf8View) => uncast(&cast.expr),
+        _ => expr,
+    }
+}

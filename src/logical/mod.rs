@@ -1,0 +1,36 @@
+//! What a query means: plan nodes, and the rules that find the window, carry the mark of the event
+//! time and refuse what cannot be.
+//!
+//! In the order in which a query meets them:
+//!
+//! 1. [`Watermark`] and [`TimeWindow`]: the nodes that the FROM clause makes.
+//! 2. [`marks`]: which columns carry the event time or a window of it.
+//! 3. [`analyze`]: turns aggregates over streams into [`StreamAggregate`], expands windows that no
+//!    aggregate takes, removes clauses over finite tables, refuses what a stream cannot do, and
+//!    puts the streaming part under one [`StreamQuery`].
+//! 4. [`KeepStreams`]: keeps DataFusion's optimizer from moving filters below a watermark.
+
+mod aggregate;
+mod analyze;
+mod check;
+mod group_columns;
+mod group_time;
+mod keep;
+mod marks;
+mod query;
+mod scan;
+mod time_window;
+mod watermark;
+mod windows;
+
+pub use aggregate::StreamAggregate;
+pub use analyze::{StreamAnalyzer, analyze};
+pub use group_columns::group_columns;
+pub use group_time::{Bin, GroupTime, TimeValue};
+pub use keep::KeepStreams;
+pub use query::{OutputMode, StreamQuery, WatermarkPolicy};
+pub use scan::{StreamScan, is_stream_scan, stream_scan, stream_scans};
+pub use time_window::{TimeWindow, WindowSpec};
+pub use watermark::Watermark;
+pub(crate) use windows::SliceGroup;
+pub use windows::{SliceToGroup, WindowBounds, WindowTime};

@@ -1,0 +1,139 @@
+//! The root of the streaming part of a plan.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use datafusion::common::{DFSchemaRef, Result, internal_datafusion_err};
+use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+
+/// What of its groups a query emits, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum OutputMode {
+    /// A group once, at the end of the first epoch whose watermark has passed its window's end.
+    #[default]
+    Append,
+    /// The groups that an epoch touched, at its end.
+    Update,
+    /// Every group, at every epoch's end; nothing is late and nothing is evicted.
+    Complete,
+}
+
+impl FromStr for OutputMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "append" => Ok(Self::Append),
+            "update" => Ok(Self::Update),
+            "complete" => Ok(Self::Complete),
+            _ => Err(format!("'{text}' is not an output mode: append, update or complete")),
+        }
+    }
+}
+
+impl fmt::Display for OutputMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Append => "append",
+            Self::Update => "update",
+            Self::Complete => "complete",
+        })
+    }
+}
+
+/// Which watermark a query with several clauses has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum WatermarkPolicy {
+    /// The least: an input that has seen nothing holds it.
+    #[default]
+    Min,
+    /// The greatest.
+    Max,
+}
+
+impl FromStr for WatermarkPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "min" => Ok(Self::Min),
+            "max" => Ok(Self::Max),
+            _ => Err(format!("'{text}' is not a watermark policy: min or max")),
+        }
+    }
+}
+
+/// Everything below runs in epochs; everything above sees one stream of emitted rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamQuery {
+    /// The streaming part.
+    pub input: LogicalPlan,
+    /// What it emits.
+    pub mode: OutputMode,
+    /// Which watermark it has.
+    pub policy: WatermarkPolicy,
+}
+
+impl Hash for StreamQuery {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+        self.mode.hash(state);
+    }
+}
+
+impl PartialOrd for StreamQuery {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.input.partial_cmp(&other.input)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for StreamQuery {
+    fn name(&self) -> &str {
+        "StreamQuery"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![]
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "StreamQuery: mode {}", self.mode)
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        Ok(Self {
+            input: one_input(inputs)?,
+            ..self.clone()
+        })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output_columns.to_vec()])
+    }
+}
+
+/// The only input of a node that has one.
+pub(super) fn one_input(inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
+    inputs
+        .into_iter()
+        .next()
+        .ok_or_else(|| internal_datafusion_err!("a node with one input was given none"))
+}
+
+/// The only expression of a node that has one.
+pub(super) fn one_expr(exprs: Vec<Expr>) -> Result<Expr> {
+    exprs
+        .into_iter()
+        .next()
+        .ok_or_else(|| internal_datafusion_err!("a node with one expression was given none"))
+}

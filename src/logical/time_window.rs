@@ -1,0 +1,136 @@
+//! `window(ts, …)` in a FROM clause: a column that holds the window of each row.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Fields};
+use datafusion::common::{DFSchema, DFSchemaRef, Result, TableReference};
+use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+
+use super::query::{one_expr, one_input};
+use crate::config::arrow_unit;
+use crate::error::Place;
+use crate::time::WindowShape;
+
+/// A family of windows, and the zone in which their bounds are shown.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WindowSpec {
+    /// Size, slide and start, in ticks of the bounds' unit.
+    pub shape: WindowShape,
+    /// Zone of the event time's type. Windows are aligned in UTC whatever it is.
+    pub zone: Option<Arc<str>>,
+}
+
+impl WindowSpec {
+    /// Type of a bound.
+    pub fn bound_type(&self) -> DataType {
+        DataType::Timestamp(arrow_unit(self.shape.unit()), self.zone.clone())
+    }
+
+    /// Fields of a window: `start` inclusive, `end` exclusive.
+    pub fn fields(&self) -> Fields {
+        Fields::from(vec![
+            Field::new("start", self.bound_type(), true),
+            Field::new("end", self.bound_type(), true),
+        ])
+    }
+}
+
+/// Adds one column, `qualifier.name`, of type `Struct(start, end)`: the window of each row. A row in
+/// several hopping windows comes out once for each; a row without a time comes out not at all.
+///
+/// The analyzer folds the node into the aggregate that groups by the column, or expands it.
+#[derive(Debug, Clone)]
+pub struct TimeWindow {
+    /// Where the rows come from.
+    pub input: LogicalPlan,
+    /// Event time, of the bounds' type, over the input's columns.
+    pub time: Expr,
+    /// The windows.
+    pub spec: WindowSpec,
+    /// Where the call stands in the text.
+    pub place: Option<Place>,
+    schema: DFSchemaRef,
+}
+
+impl TimeWindow {
+    /// Adds the column `qualifier.name` to `input`.
+    ///
+    /// # Errors
+    /// - the input has a column of that name already
+    pub fn try_new(
+        input: LogicalPlan,
+        time: Expr,
+        spec: WindowSpec,
+        column: (TableReference, &str),
+        place: Option<Place>,
+    ) -> Result<Self> {
+        let (qualifier, name) = column;
+        let field = Field::new_struct(name, spec.fields(), true);
+        let added = DFSchema::try_from_qualified_schema(
+            qualifier,
+            &datafusion::arrow::datatypes::Schema::new(vec![field]),
+        )?;
+        let schema = Arc::new(input.schema().join(&added)?);
+        Ok(Self { input, time, spec, place, schema })
+    }
+
+    /// Index of the added column: the last.
+    pub fn window_index(&self) -> usize {
+        self.schema.fields().len().saturating_sub(1)
+    }
+}
+
+impl PartialEq for TimeWindow {
+    fn eq(&self, other: &Self) -> bool {
+        self.input == other.input && self.time == other.time && self.spec == other.spec
+    }
+}
+
+impl Eq for TimeWindow {}
+
+impl Hash for TimeWindow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+        self.time.hash(state);
+        self.spec.hash(state);
+    }
+}
+
+impl PartialOrd for TimeWindow {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.input.partial_cmp(&other.input)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for TimeWindow {
+    fn name(&self) -> &str {
+        "TimeWindow"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![self.time.clone()]
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "TimeWindow: {} {}", self.time, self.spec.shape)
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        let input = one_input(inputs)?;
+        let (qualifier, field) = self.schema.qualified_field(self.window_index());
+        let qualifier = qualifier.cloned().unwrap_or_else(|| TableReference::bare(""));
+        let name = field.name().clone();
+        Self::try_new(input, one_expr(exprs)?, self.spec.clone(), (qualifier, &name), self.place)
+    }
+}

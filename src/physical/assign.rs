@@ -1,0 +1,205 @@
+//! Gives each row its slice; rows that are late or have no window leave, counted.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::compute::{filter, filter_record_batch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
+use futures::{Stream, StreamExt};
+
+use super::closing::ticks;
+use super::gate::GateInfo;
+use super::{epoch, one_child};
+use crate::logical::OutputMode;
+use crate::state::{Accepted, Assignment, Fates, GateState};
+use crate::time::Closed;
+
+/// Name of the column that is added: the row's slice, an `Int64`.
+pub(super) const SLICE: &str = "__slice";
+
+/// How rows are assigned.
+#[derive(Debug, Clone)]
+pub(super) struct AssignInfo {
+    /// Time value of a row; none where groups have no time.
+    pub time: Option<Arc<dyn PhysicalExpr>>,
+    /// How a value becomes a slice.
+    pub assignment: Assignment,
+    /// Whether rows are judged late here.
+    pub judges: bool,
+    /// The gate above, which keeps the counts.
+    pub gate: Arc<GateInfo>,
+}
+
+/// Adds the column of slices, and keeps the rows that are in an open window.
+#[derive(Debug)]
+pub struct TimeWindowAssignExec {
+    input: Arc<dyn ExecutionPlan>,
+    info: AssignInfo,
+    properties: Arc<PlanProperties>,
+}
+
+impl TimeWindowAssignExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: AssignInfo) -> Self {
+        let mut fields: Vec<_> = input.schema().fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new(SLICE, DataType::Int64, false)));
+        let schema = Arc::new(Schema::new_with_metadata(fields, input.schema().metadata().clone()));
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            datafusion::physical_plan::Partitioning::UnknownPartitioning(
+                input.output_partitioning().partition_count(),
+            ),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        Self { input, info, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for TimeWindowAssignExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "TimeWindowAssignExec: {}", self.info.gate.label)
+    }
+}
+
+impl ExecutionPlan for TimeWindowAssignExec {
+    fn name(&self) -> &str {
+        "TimeWindowAssignExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match &self.info.time {
+            Some(time) => f(time),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(one_child(children)?, self.info.clone())))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let epoch = epoch(&context)?;
+        let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
+        let closed = if judges { self.info.gate.closing.by(epoch.started_at)? } else { Closed::None };
+        Ok(Box::pin(AssignStream {
+            schema: self.schema(),
+            state: self.info.gate.state(&epoch),
+            input: self.input.execute(partition, context)?,
+            info: self.info.clone(),
+            closed,
+            fates: Fates::default(),
+            accepted: Accepted::default(),
+            done: false,
+        }))
+    }
+}
+
+struct AssignStream {
+    schema: SchemaRef,
+    input: SendableRecordBatchStream,
+    info: AssignInfo,
+    state: Arc<GateState>,
+    closed: Closed,
+    fates: Fates,
+    accepted: Accepted,
+    done: bool,
+}
+
+impl AssignStream {
+    fn assign(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(time) = &self.info.time else {
+            self.fates.accepted += batch.num_rows() as u64;
+            let slices = Int64Array::from_value(0, batch.num_rows());
+            return self.with_slices(&batch, Arc::new(slices));
+        };
+        let values = time.evaluate(&batch)?.into_array(batch.num_rows())?;
+        let assigned = self.info.assignment.assign(&ticks(&values)?, self.closed);
+        self.fates.add(assigned.fates);
+        match assigned.stays {
+            None => {
+                self.accepted.count(assigned.slices.values());
+                self.with_slices(&batch, Arc::new(assigned.slices))
+            }
+            Some(stays) => self.filtered(&batch, &assigned.slices, &stays),
+        }
+    }
+
+    fn filtered(&mut self, batch: &RecordBatch, slices: &Int64Array, stays: &BooleanArray) -> Result<RecordBatch> {
+        let slices = filter(slices, stays)?;
+        let batch = filter_record_batch(batch, stays)?;
+        // What stays has a slice: the filter has left no null.
+        let slices = Int64Array::new(slices_of(&slices)?.values().clone(), None);
+        self.accepted.count(slices.values());
+        self.with_slices(&batch, Arc::new(slices))
+    }
+
+    fn with_slices(&self, batch: &RecordBatch, slices: ArrayRef) -> Result<RecordBatch> {
+        let mut columns = batch.columns().to_vec();
+        columns.push(slices);
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    fn finish(&mut self) {
+        if !std::mem::replace(&mut self.done, true) {
+            let accepted = std::mem::take(&mut self.accepted).finish();
+            self.state.note(self.fates, accepted);
+        }
+    }
+}
+
+fn slices_of(array: &ArrayRef) -> Result<&Int64Array> {
+    use datafusion::arrow::array::AsArray;
+    array
+        .as_primitive_opt()
+        .ok_or_else(|| datafusion::common::internal_datafusion_err!("slices are numbers"))
+}
+
+impl Stream for AssignStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match ready!(self.input.poll_next_unpin(cx)) {
+            Some(Ok(batch)) => Poll::Ready(Some(self.assign(batch))),
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => {
+                self.finish();
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+impl RecordBatchStream for AssignStream {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

@@ -1,0 +1,222 @@
+//! The gate between DataFusion's partial and final aggregate.
+
+mod compact;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::memory::MemoryStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements,
+    Partitioning, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt};
+
+pub(super) use compact::Reducer;
+
+use super::closing::Closing;
+use super::{epoch, one_child};
+use crate::logical::OutputMode;
+use crate::state::{Epoch, GateShape, GateState, Release};
+use crate::time::Closed;
+
+/// What a gate is, apart from its input.
+#[derive(Debug)]
+pub struct GateInfo {
+    /// Its number in the query.
+    pub id: usize,
+    /// Its grouping time, as EXPLAIN shows it.
+    pub label: String,
+    /// What it emits.
+    pub mode: OutputMode,
+    /// When its groups close.
+    pub closing: Closing,
+    /// How slices make windows.
+    pub shape: GateShape,
+    /// Number of key columns behind the slice.
+    pub keys: usize,
+    /// Whether the slices are begins of windows: those that `open_windows` counts.
+    pub windows: bool,
+}
+
+impl GateInfo {
+    /// When state leaves, as EXPLAIN shows it.
+    fn eviction(&self) -> &'static str {
+        match (self.mode, &self.closing) {
+            (OutputMode::Complete, _) | (_, Closing::Never) => "never evicted",
+            _ => "evicted when its time closes",
+        }
+    }
+
+    /// Its state in the epoch's query.
+    pub fn state(&self, epoch: &Epoch) -> Arc<GateState> {
+        epoch.state.gate(self.id, || GateState::new(format!("TimeWindowGate {}", self.id), self.shape, self.keys))
+    }
+
+    /// The groups closed by the watermark that an epoch has reached.
+    ///
+    /// # Errors
+    /// - the function of a bin fails on the watermark
+    pub fn closed_after(&self, epoch: &Epoch) -> Result<Closed> {
+        if epoch.closing { Ok(Closed::All) } else { self.closing.by(epoch.reached()) }
+    }
+}
+
+/// Keeps partial states `(slice, keys …, states …)` of open windows between epochs, and lets through
+/// those that the output mode emits.
+#[derive(Debug)]
+pub struct TimeWindowGateExec {
+    input: Arc<dyn ExecutionPlan>,
+    info: Arc<GateInfo>,
+    reducer: Arc<Reducer>,
+    properties: Arc<PlanProperties>,
+}
+
+impl TimeWindowGateExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: Arc<GateInfo>, reducer: Arc<Reducer>) -> Self {
+        let columns = |range: std::ops::Range<usize>| -> Vec<Arc<dyn PhysicalExpr>> {
+            let schema = input.schema();
+            range.map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _).collect()
+        };
+        let partitions = input.output_partitioning().partition_count();
+        // A group is in one partition, which is what hash partitioning by the group promises.
+        let partitioning = Partitioning::Hash(columns(0..info.keys + 1), partitions);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(input.schema()),
+            partitioning,
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Self { input, info, reducer, properties: Arc::new(properties) }
+    }
+
+    /// What the gate is.
+    pub fn info(&self) -> &Arc<GateInfo> {
+        &self.info
+    }
+
+    /// Number of partitions.
+    pub fn partitions(&self) -> usize {
+        self.input.output_partitioning().partition_count()
+    }
+
+    /// Takes in all of the epoch's rows of a partition, once.
+    ///
+    /// # Errors
+    /// - those of the input, and of the memory pool
+    pub async fn absorb(&self, partition: usize, context: Arc<TaskContext>) -> Result<()> {
+        let state = self.info.state(&*epoch(&context)?);
+        if state.absorbed(partition) {
+            return Ok(());
+        }
+        let pool = Arc::clone(context.memory_pool());
+        let mut input = self.input.execute(partition, context)?;
+        while let Some(batch) = input.next().await {
+            state.absorb(partition, batch?, &pool)?;
+        }
+        state.set_absorbed(partition);
+        Ok(())
+    }
+
+    /// Moves state to this plan's number of partitions, if it was made with another.
+    ///
+    /// # Errors
+    /// - a key cannot be hashed
+    pub fn fit(&self, epoch: &Epoch) -> Result<()> {
+        let state = self.info.state(epoch);
+        let partitions = self.partitions();
+        if state.partitions() == partitions || state.partitions() == 0 {
+            return Ok(());
+        }
+        self.reducer.spread(&state, self.info.keys, partitions)
+    }
+
+    /// Merges the runs of slices that have many, so that state follows groups and not epochs.
+    ///
+    /// # Errors
+    /// - those of DataFusion's aggregate
+    pub async fn compact(&self, context: &Arc<TaskContext>) -> Result<()> {
+        let state = self.info.state(&*epoch(context)?);
+        for partition in 0..self.partitions() {
+            self.reducer.compact(&state, partition, context).await?;
+        }
+        Ok(())
+    }
+
+    /// What a partition emits, once its rows are in.
+    fn release(&self, partition: usize, context: &TaskContext) -> Result<SendableRecordBatchStream> {
+        let epoch = epoch(context)?;
+        let release = Release {
+            mode: self.info.mode,
+            before: self.info.closing.by(epoch.started_at)?,
+            after: self.info.closed_after(&epoch)?,
+        };
+        let batches = self.info.state(&epoch).release(partition, release)?;
+        Ok(Box::pin(MemoryStream::try_new(batches, self.schema(), None)?))
+    }
+}
+
+impl DisplayAs for TimeWindowGateExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "TimeWindowGateExec: mode={}, {}, state={}", self.info.mode, self.info.label, self.info.eviction())
+    }
+}
+
+impl ExecutionPlan for TimeWindowGateExec {
+    fn name(&self) -> &str {
+        "TimeWindowGateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        let schema = self.input.schema();
+        let keys: Vec<Arc<dyn PhysicalExpr>> = (1..=self.info.keys)
+            .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
+            .collect();
+        // By the keys without the slice: the slices of a window must meet in one partition.
+        let distribution = if keys.is_empty() { Distribution::SinglePartition } else { Distribution::KeyPartitioned(keys) };
+        InputDistributionRequirements::new(vec![distribution])
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(one_child(children)?, Arc::clone(&self.info), Arc::clone(&self.reducer))))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if self.info.state(&*epoch(&context)?).absorbed(partition) {
+            return self.release(partition, &context);
+        }
+        // A gate above another one: its rows come while it is read, the watermark known.
+        let gate = Self::new(Arc::clone(&self.input), Arc::clone(&self.info), Arc::clone(&self.reducer));
+        let stream = futures::stream::once(async move {
+            gate.absorb(partition, Arc::clone(&context)).await?;
+            gate.release(partition, &context)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream.try_flatten())))
+    }
+}

@@ -1,0 +1,50 @@
+//! DataFusion plan nodes of a streaming query, thin: the algorithms are in [`state`](crate::state).
+//!
+//! From the leaf up, as the rows flow:
+//!
+//! 1. [`StreamScanExec`]: the epoch's slice of a source.
+//! 2. [`WatermarkExec`]: observes the greatest event time.
+//! 3. [`TimeWindowAssignExec`]: slice of each row; late and null rows leave, counted.
+//! 4. [`TimeWindowGateExec`]: keeps partial states of open windows, lets those of closed ones through.
+//!
+//! [`planner`] puts them together with DataFusion's aggregates. [`Inputs`] makes sure that every
+//! source is read to its end in every epoch, whatever the operators above do.
+
+mod assign;
+mod closing;
+mod gate;
+mod inputs;
+pub mod planner;
+mod scan;
+mod watermark;
+
+pub use assign::TimeWindowAssignExec;
+pub use closing::Closing;
+pub use gate::{GateInfo, TimeWindowGateExec};
+pub use inputs::Inputs;
+pub use scan::StreamScanExec;
+pub use watermark::WatermarkExec;
+
+use std::sync::Arc;
+
+use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::state::Epoch;
+
+/// The epoch that a task runs in.
+fn epoch(context: &TaskContext) -> Result<Arc<Epoch>> {
+    context
+        .session_config()
+        .get_extension::<Epoch>()
+        .ok_or_else(|| internal_datafusion_err!("a streaming operator runs only in an epoch"))
+}
+
+/// The only child of a node that has one.
+fn one_child(children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    children
+        .into_iter()
+        .next()
+        .ok_or_else(|| internal_datafusion_err!("a node with one child was given none"))
+}

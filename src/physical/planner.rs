@@ -1,0 +1,239 @@
+//! From our logical nodes to plan nodes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchema, Result, internal_datafusion_err};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, ScalarUDF, TableScan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+};
+use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+
+use super::assign::{AssignInfo, SLICE, TimeWindowAssignExec};
+use super::closing::{BinFunction, Closing};
+use super::gate::{GateInfo, Reducer, TimeWindowGateExec};
+use super::{StreamScanExec, WatermarkExec, one_child};
+use crate::logical::{
+    GroupTime, SliceGroup, SliceToGroup, StreamAggregate, TimeValue, Watermark, stream_scan,
+};
+use crate::state::{Assignment, GateShape};
+
+/// Plans streams, watermarks and aggregates of streams.
+#[derive(Debug, Default)]
+pub struct StreamPlanner;
+
+#[async_trait]
+impl ExtensionPlanner for StreamPlanner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        planning_ctx: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let input = || one_child(physical_inputs.to_vec());
+        if let Some(watermark) = node.as_any().downcast_ref::<Watermark>() {
+            let exec = WatermarkExec::try_new(
+                input()?,
+                number(watermark.id)?,
+                watermark.event_time_index()?,
+                watermark.delay,
+            )?;
+            return Ok(Some(Arc::new(exec)));
+        }
+        if let Some(aggregate) = node.as_any().downcast_ref::<StreamAggregate>() {
+            let planning = Planning { planner, session, planning_ctx };
+            return Ok(Some(planning.aggregate(aggregate, input()?)?));
+        }
+        Ok(None)
+    }
+
+    async fn plan_table_scan(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        scan: &TableScan,
+        session: &dyn Session,
+        _planning_ctx: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(stream) = stream_scan(&scan.source) else {
+            return Ok(None);
+        };
+        let partitions = session.config().target_partitions();
+        let exec = StreamScanExec::try_new(stream, scan.projection.as_ref(), partitions)?;
+        Ok(Some(Arc::new(exec)))
+    }
+}
+
+/// The number that the analyzer gave a node.
+fn number(id: Option<usize>) -> Result<usize> {
+    id.ok_or_else(|| internal_datafusion_err!("a streaming node was planned before it was analyzed"))
+}
+
+struct Planning<'a> {
+    planner: &'a dyn PhysicalPlanner,
+    session: &'a dyn Session,
+    planning_ctx: &'a PhysicalPlanningContext,
+}
+
+impl Planning<'_> {
+    fn expr(&self, expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+        self.planner.create_physical_expr(expr, schema, self.session, self.planning_ctx)
+    }
+
+    /// Assign, partial aggregate, gate, final aggregate, and a projection to the node's schema.
+    fn aggregate(&self, node: &StreamAggregate, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let gate = Arc::new(self.gate_info(node)?);
+        let info = self.assign_info(node, Arc::clone(&gate))?;
+        let assigned: Arc<dyn ExecutionPlan> = Arc::new(TimeWindowAssignExec::new(input, info));
+        let raw_schema = assigned.schema();
+        let group_by = self.group_by(node, &raw_schema)?;
+        let (aggregates, filters) = self.aggregates(node, &raw_schema)?;
+        let partial: Arc<dyn ExecutionPlan> = Arc::new(AggregateExec::try_new(
+            AggregateMode::Partial,
+            group_by.clone(),
+            aggregates.clone(),
+            filters.clone(),
+            assigned,
+            Arc::clone(&raw_schema),
+        )?);
+        let reducer = Reducer {
+            group_by: group_by.clone(),
+            aggregates: aggregates.clone(),
+            raw_schema: Arc::clone(&raw_schema),
+        };
+        let gated: Arc<dyn ExecutionPlan> = Arc::new(TimeWindowGateExec::new(partial, gate, Arc::new(reducer)));
+        let finished = AggregateExec::try_new(
+            AggregateMode::FinalPartitioned,
+            group_by.as_final(),
+            aggregates,
+            filters,
+            gated,
+            raw_schema,
+        )?;
+        self.to_schema(node, Arc::new(finished))
+    }
+
+    fn gate_info(&self, node: &StreamAggregate) -> Result<GateInfo> {
+        let time = node.time.as_ref();
+        let shape = match time.map(|time| &time.value) {
+            None => GateShape::Timeless,
+            Some(TimeValue::Windows(spec)) if spec.shape.hops() => GateShape::Hopping(spec.shape),
+            Some(_) => GateShape::One,
+        };
+        Ok(GateInfo {
+            id: number(node.id)?,
+            label: time.map_or_else(|| "no time".to_owned(), ToString::to_string),
+            mode: node.mode,
+            closing: time.map_or(Ok(Closing::Never), |time| self.closing(time))?,
+            shape,
+            keys: node.keys.len(),
+            windows: time.is_some(),
+        })
+    }
+
+    fn closing(&self, time: &GroupTime) -> Result<Closing> {
+        if !time.closes {
+            return Ok(Closing::Never);
+        }
+        Ok(match &time.value {
+            TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => Closing::Windows(spec.shape),
+            TimeValue::Instant(unit) => Closing::Instant(*unit),
+            TimeValue::Bin(bin) => {
+                let schema = DFSchema::try_from(BinFunction::schema(&bin.event_type))?;
+                Closing::Bin(BinFunction {
+                    function: self.expr(&bin.function, &schema)?,
+                    event_type: bin.event_type.clone(),
+                })
+            }
+        })
+    }
+
+    fn assign_info(&self, node: &StreamAggregate, gate: Arc<GateInfo>) -> Result<AssignInfo> {
+        let schema = node.input.schema();
+        let (time, assignment) = match &node.time {
+            None => (None, Assignment::Values),
+            Some(time) => {
+                let assignment = match &time.value {
+                    TimeValue::Windows(spec) => Assignment::Windows(spec.shape),
+                    _ => Assignment::Values,
+                };
+                (Some(self.expr(&time.expr, schema)?), assignment)
+            }
+        };
+        Ok(AssignInfo { time, assignment, judges: node.judges, gate })
+    }
+
+    /// Grouping by the slice, then the keys.
+    fn group_by(&self, node: &StreamAggregate, raw_schema: &Schema) -> Result<PhysicalGroupBy> {
+        let slice = raw_schema.fields().len().saturating_sub(1);
+        let mut exprs: Vec<(Arc<dyn PhysicalExpr>, String)> = vec![(Arc::new(Column::new(SLICE, slice)), SLICE.to_owned())];
+        for (at, key) in node.keys.iter().enumerate() {
+            // Names are for plans only: two keys may be called the same.
+            exprs.push((self.expr(key, node.input.schema())?, format!("{at}:{}", key.schema_name())));
+        }
+        Ok(PhysicalGroupBy::new_single(exprs))
+    }
+
+    #[expect(clippy::type_complexity, reason = "the two lists that DataFusion's aggregate takes")]
+    fn aggregates(
+        &self,
+        node: &StreamAggregate,
+        raw_schema: &Schema,
+    ) -> Result<(Vec<Arc<AggregateFunctionExpr>>, Vec<Option<Arc<dyn PhysicalExpr>>>)> {
+        let properties = self.session.execution_props();
+        let mut aggregates = Vec::new();
+        let mut filters = Vec::new();
+        for expr in &node.aggregates {
+            let lowered =
+                LoweredAggregateBuilder::new(expr, node.input.schema(), raw_schema, properties, self.planning_ctx).build()?;
+            aggregates.push(lowered.aggregate);
+            filters.push(lowered.filter);
+        }
+        Ok((aggregates, filters))
+    }
+
+    /// Columns `slice, keys, aggregates` as the node's grouping expressions and aggregates.
+    fn to_schema(&self, node: &StreamAggregate, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let fields = input.schema();
+        let column = |at: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new(fields.field(at).name(), at)) };
+        let mut exprs: Vec<Arc<dyn PhysicalExpr>> = (1..fields.fields().len()).map(column).collect();
+        let schema = UserDefinedLogicalNodeCore::schema(node);
+        if let Some(time) = &node.time {
+            let wanted = schema.field(time.position).data_type();
+            exprs.insert(time.position, self.group_value(time, wanted, column(0), &fields)?);
+        }
+        let named = exprs
+            .into_iter()
+            .zip(schema.fields())
+            .map(|(expr, field)| ProjectionExpr { expr, alias: field.name().clone() });
+        Ok(Arc::new(ProjectionExec::try_new(named, input)?))
+    }
+
+    /// The grouping value of a slice.
+    fn group_value(
+        &self,
+        time: &GroupTime,
+        wanted: &DataType,
+        slice: Arc<dyn PhysicalExpr>,
+        schema: &Schema,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let group = match &time.value {
+            TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => SliceGroup::Window(spec.clone()),
+            TimeValue::Bin(_) | TimeValue::Instant(_) => SliceGroup::Timestamp(wanted.clone()),
+        };
+        let function = Arc::new(ScalarUDF::from(SliceToGroup::new(group)));
+        let options = Arc::new(self.session.config_options().clone());
+        Ok(Arc::new(ScalarFunctionExpr::try_new(function, vec![slice], schema, options)?))
+    }
+}

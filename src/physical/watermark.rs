@@ -1,0 +1,244 @@
+//! Observes the greatest event time of the rows that pass.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::compute::max;
+use datafusion::arrow::datatypes::{
+    DataType, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType,
+};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err, plan_err};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::memory::MemoryStream;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
+use futures::{Stream, StreamExt};
+
+use super::inputs::{Inputs, Leftover};
+use super::{epoch, one_child};
+use crate::config::unit_of;
+use crate::state::{Epoch, Observed};
+use crate::time::{Span, Unit};
+
+/// A WATERMARK clause at run time: rows pass unchanged, the greatest event time is noted.
+#[derive(Debug)]
+pub struct WatermarkExec {
+    input: Arc<dyn ExecutionPlan>,
+    clause: usize,
+    column: usize,
+    unit: Unit,
+    zoned: bool,
+    delay: Span,
+    properties: Arc<PlanProperties>,
+}
+
+impl WatermarkExec {
+    /// Observes a TIMESTAMP column of the input, for the clause with this number.
+    ///
+    /// # Errors
+    /// - the column is not a TIMESTAMP
+    pub fn try_new(input: Arc<dyn ExecutionPlan>, clause: usize, column: usize, delay: Span) -> Result<Self> {
+        let schema = input.schema();
+        let DataType::Timestamp(unit, zone) = schema.field(column).data_type() else {
+            return plan_err!("the event time must be a TIMESTAMP");
+        };
+        let properties = Arc::clone(input.properties());
+        let zoned = zone.is_some();
+        Ok(Self { unit: unit_of(unit), zoned, input, clause, column, delay, properties })
+    }
+
+    /// Number of the clause.
+    pub fn clause(&self) -> usize {
+        self.clause
+    }
+
+    /// Number of partitions that are read.
+    pub fn partitions(&self) -> usize {
+        self.input.output_partitioning().partition_count()
+    }
+
+    /// Makes the clause known to a query before it has seen a row.
+    pub fn declare(&self, epoch: &Epoch) {
+        epoch.state.watermarks.observe(self.clause, self.observed(None));
+    }
+
+    fn observed(&self, greatest: Option<i64>) -> Observed {
+        Observed { greatest, unit: self.unit, zoned: self.zoned, delay: self.delay }
+    }
+
+    /// Reads a partition that nobody has asked for, observing it; its rows are kept in the epoch for
+    /// whoever asks later.
+    ///
+    /// # Errors
+    /// - those of the input
+    pub async fn drain(&self, partition: usize, context: &Arc<TaskContext>) -> Result<()> {
+        let epoch = epoch(context)?;
+        let mut stream = self.execute(partition, Arc::clone(context))?;
+        let mut batches = Vec::new();
+        while let Some(batch) = stream.next().await {
+            batches.push(batch?);
+        }
+        epoch.keep_drained(self.clause, partition, batches);
+        Ok(())
+    }
+
+    /// Reads what readers of this clause have dropped, observing it.
+    async fn finish(&self, leftover: Leftover, epoch: &Epoch) -> Result<()> {
+        let mut stream = leftover.stream;
+        let mut greatest = None;
+        while let Some(batch) = stream.next().await {
+            greatest = greatest.max(greatest_time(&batch?, self.column)?);
+        }
+        epoch.state.watermarks.observe(self.clause, self.observed(greatest));
+        Ok(())
+    }
+
+    /// Reads to their ends the inputs whose readers have stopped.
+    ///
+    /// # Errors
+    /// - those of the inputs
+    pub async fn finish_all(clauses: &[&WatermarkExec], inputs: &Arc<Inputs>, epoch: &Epoch) -> Result<()> {
+        for leftover in inputs.leftovers().await {
+            match clauses.iter().find(|clause| clause.clause == leftover.clause) {
+                Some(clause) => clause.finish(leftover, epoch).await?,
+                None => return internal_err!("an input is left of a clause that is not in the plan"),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DisplayAs for WatermarkExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let schema = self.input.schema();
+        write!(f, "WatermarkExec: {}, delay={}", schema.field(self.column).name(), self.delay)
+    }
+}
+
+impl ExecutionPlan for WatermarkExec {
+    fn name(&self) -> &str {
+        "WatermarkExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::try_new(one_child(children)?, self.clause, self.column, self.delay)?))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let epoch = epoch(&context)?;
+        if let Some(batches) = epoch.take_drained(self.clause, partition) {
+            return Ok(Box::pin(MemoryStream::try_new(batches, self.schema(), None)?));
+        }
+        let inputs = context.session_config().get_extension::<Inputs>().unwrap_or_default();
+        inputs.begin(self.clause, partition);
+        Ok(Box::pin(Observer {
+            schema: self.schema(),
+            input: Some(self.input.execute(partition, context)?),
+            clause: self.clause,
+            column: self.column,
+            seen: self.observed(None),
+            epoch,
+            inputs,
+        }))
+    }
+}
+
+/// Greatest event time of a batch, in ticks.
+fn greatest_time(batch: &RecordBatch, column: usize) -> Result<Option<i64>> {
+    let times = batch.column(column);
+    Ok(match times.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => max(times.as_primitive::<TimestampSecondType>()),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => max(times.as_primitive::<TimestampMillisecondType>()),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => max(times.as_primitive::<TimestampMicrosecondType>()),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => max(times.as_primitive::<TimestampNanosecondType>()),
+        other => return internal_err!("the event time is {other}"),
+    })
+}
+
+/// Rows of one partition on their way past the clause.
+struct Observer {
+    schema: SchemaRef,
+    /// None once it has ended.
+    input: Option<SendableRecordBatchStream>,
+    clause: usize,
+    column: usize,
+    seen: Observed,
+    epoch: Arc<Epoch>,
+    inputs: Arc<Inputs>,
+}
+
+impl Observer {
+    /// Tells the query what was seen, and the epoch what is left to read.
+    fn end(&mut self, leftover: Option<SendableRecordBatchStream>) {
+        self.epoch.state.watermarks.observe(self.clause, self.seen);
+        let clause = self.clause;
+        self.inputs.end(leftover.map(|stream| Leftover { clause, stream }));
+    }
+}
+
+impl Stream for Observer {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(input) = &mut self.input else {
+            return Poll::Ready(None);
+        };
+        match ready!(input.poll_next_unpin(cx)) {
+            Some(Ok(batch)) => {
+                let column = self.column;
+                let greatest = greatest_time(&batch, column)?;
+                self.seen.greatest = self.seen.greatest.max(greatest);
+                Poll::Ready(Some(Ok(batch)))
+            }
+            end => {
+                self.input = None;
+                self.end(None);
+                Poll::Ready(end)
+            }
+        }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.end(Some(input));
+        }
+    }
+}
+
+impl RecordBatchStream for Observer {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}

@@ -1,0 +1,175 @@
+//! One turn of the loop: a finite query over the epoch's rows, in two passes.
+//!
+//! 1. *In*: the rows of every source are read through their WATERMARK clauses into the lowest gates;
+//!    what no gate asked for is read too. Then the watermark is known.
+//! 2. *Out*: the plan's root is read. Gates release what the watermark has closed; a gate above
+//!    another one takes in its rows on the way.
+//!
+//! Without the first pass two gates under one join would wait for each other: the join reads one
+//! side to its end before the other, and neither side's end comes before the watermark is known.
+
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use tokio::task::JoinSet;
+
+use super::progress::Counts;
+use crate::logical::WatermarkPolicy;
+use crate::physical::{Inputs, TimeWindowGateExec, WatermarkExec};
+use crate::state::Epoch;
+
+/// The parts of a plan that an epoch speaks to.
+pub(super) struct Parts {
+    plan: Arc<dyn ExecutionPlan>,
+    clauses: Vec<Arc<dyn ExecutionPlan>>,
+    gates: Vec<Arc<dyn ExecutionPlan>>,
+    lowest: Vec<Arc<dyn ExecutionPlan>>,
+}
+
+impl Parts {
+    /// Finds the parts of a plan.
+    pub(super) fn of(plan: Arc<dyn ExecutionPlan>) -> Self {
+        let mut parts = Self { plan: Arc::clone(&plan), clauses: vec![], gates: vec![], lowest: vec![] };
+        parts.visit(&plan);
+        parts
+    }
+
+    /// Whether there is a gate at or below this node.
+    fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        let mut below = false;
+        for child in plan.children() {
+            below |= self.visit(child);
+        }
+        if plan.is::<WatermarkExec>() {
+            self.clauses.push(Arc::clone(plan));
+        }
+        if plan.is::<TimeWindowGateExec>() {
+            self.gates.push(Arc::clone(plan));
+            if !below {
+                self.lowest.push(Arc::clone(plan));
+            }
+            return true;
+        }
+        below
+    }
+
+    fn gates(&self) -> impl Iterator<Item = &TimeWindowGateExec> {
+        self.gates.iter().filter_map(|plan| plan.downcast_ref())
+    }
+
+    fn clauses(&self) -> Vec<&WatermarkExec> {
+        self.clauses.iter().filter_map(|plan| plan.downcast_ref()).collect()
+    }
+}
+
+/// An epoch that is being run.
+pub(super) struct Running {
+    pub epoch: Arc<Epoch>,
+    pub context: Arc<TaskContext>,
+    pub inputs: Arc<Inputs>,
+    pub policy: WatermarkPolicy,
+}
+
+impl Running {
+    /// Pass 1, then the rows of pass 2 as they come. They must be read to their end, and
+    /// [`finish`](Self::finish) called.
+    pub(super) async fn start(&self, parts: &Parts) -> Result<BoxStream<'static, Result<datafusion::arrow::array::RecordBatch>>> {
+        for clause in parts.clauses() {
+            clause.declare(&self.epoch);
+        }
+        for gate in parts.gates() {
+            gate.fit(&self.epoch)?;
+        }
+        if !parts.gates.is_empty() {
+            self.absorb(parts).await?;
+            self.drain(parts, true).await?;
+            self.fix_watermark();
+        }
+        Ok(execute_stream(Arc::clone(&parts.plan), Arc::clone(&self.context))?.boxed())
+    }
+
+    /// Reads the rows of the lowest gates, all partitions of all of them side by side: a hash exchange
+    /// below would stop if one of its outputs were not read.
+    async fn absorb(&self, parts: &Parts) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        for plan in &parts.lowest {
+            let Some(gate) = plan.downcast_ref::<TimeWindowGateExec>() else {
+                continue;
+            };
+            for partition in 0..gate.partitions() {
+                let (plan, context) = (Arc::clone(plan), Arc::clone(&self.context));
+                tasks.spawn(async move {
+                    match plan.downcast_ref::<TimeWindowGateExec>() {
+                        Some(gate) => gate.absorb(partition, context).await,
+                        None => Ok(()),
+                    }
+                });
+            }
+        }
+        while let Some(task) = tasks.join_next().await {
+            task.map_err(|error| DataFusionError::External(Box::new(error)))??;
+        }
+        Ok(())
+    }
+
+    /// Reads what no operator has asked for: the rest of inputs whose readers stopped, and inputs that
+    /// were not read at all. The rows of the latter are kept if someone may ask for them yet.
+    async fn drain(&self, parts: &Parts, keep: bool) -> Result<()> {
+        let clauses = parts.clauses();
+        WatermarkExec::finish_all(&clauses, &self.inputs, &self.epoch).await?;
+        for clause in clauses {
+            for partition in 0..clause.partitions() {
+                if !self.inputs.was_read(clause.clause(), partition) {
+                    clause.drain(partition, &self.context).await?;
+                    if !keep {
+                        self.epoch.take_drained(clause.clause(), partition);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fix_watermark(&self) {
+        self.epoch.set_reached(self.epoch.state.watermarks.reached(self.policy));
+    }
+
+    /// After the last row: reads what was left, and fixes the watermark.
+    pub(super) async fn read_rest(&self, parts: &Parts) -> Result<()> {
+        self.drain(parts, false).await?;
+        self.fix_watermark();
+        Ok(())
+    }
+
+    /// Makes the gates' changes permanent.
+    pub(super) fn commit(&self, parts: &Parts) -> Result<Counts> {
+        let gates = parts.gates().map(|gate| Ok((gate.info(), gate.info().closed_after(&self.epoch)?)));
+        let gates = gates.collect::<Result<Vec<_>>>()?;
+        let mut counts = Counts::default();
+        for (info, closed) in gates {
+            let state = info.state(&self.epoch);
+            let fates = state.commit(info.mode, closed);
+            counts.add(fates, &state, info);
+        }
+        Ok(counts)
+    }
+
+    /// Merges state that many epochs have left in pieces.
+    pub(super) async fn compact(&self, parts: &Parts) -> Result<()> {
+        for gate in parts.gates() {
+            gate.compact(&self.context).await?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what the epoch did.
+    pub(super) fn abort(&self, parts: &Parts) {
+        for gate in parts.gates() {
+            gate.info().state(&self.epoch).abort();
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The epoch loop.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant as Clock;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::future::{BoxFuture, select_all};
+use futures::{FutureExt, StreamExt};
+use tokio::sync::{mpsc, watch};
+
+use super::attach::{EpochSink, RunState};
+use super::epoch::{Parts, Running};
+use super::progress::{Counts, EpochProgress, Live};
+use super::show::show_instant;
+use crate::config::{TidegateOptions, options};
+use crate::error::Refusal;
+use crate::logical::WatermarkPolicy;
+use crate::physical::{Inputs, StreamScanExec};
+use crate::source::{Cursor, Limits, ReadEnv, Taken};
+use crate::state::{Epoch, SourceSlice};
+
+/// Tells whoever watches how a query is getting on; an extension of the session configuration.
+#[derive(Debug)]
+pub struct LiveSender(pub watch::Sender<Live>);
+
+/// Where the rows of a query go.
+pub(super) enum Output {
+    /// To a reader, as they come.
+    Reader(mpsc::Sender<Result<RecordBatch>>),
+    /// To a streaming table, epoch by epoch.
+    Table(Arc<dyn EpochSink>),
+}
+
+/// One source as the plan reads it.
+struct SourceUse {
+    name: String,
+    columns: Vec<usize>,
+}
+
+/// A query that is running.
+pub(super) struct Run {
+    pub plan: Arc<dyn ExecutionPlan>,
+    pub policy: WatermarkPolicy,
+    pub session: Arc<SessionState>,
+    pub context: Arc<TaskContext>,
+    pub output: Output,
+}
+
+/// Reports nothing running any more, however the run ends.
+struct LiveGuard(Option<Arc<LiveSender>>);
+
+impl Drop for LiveGuard {
+    fn drop(&mut self) {
+        if let Some(sender) = &self.0 {
+            sender.0.send_replace(Live::default());
+        }
+    }
+}
+
+impl Run {
+    /// Runs epochs until there is nothing more to read. A streaming table reads what is there and
+    /// runs at least one epoch; a query with a reader goes on as long as an endless source may give
+    /// more, and closes every window when its input has ended.
+    ///
+    /// # Errors
+    /// - those of the sources and the plan; the epoch that failed is undone
+    pub(super) async fn run(&self, state: &mut RunState) -> Result<()> {
+        let live = LiveGuard(self.context.session_config().get_extension::<LiveSender>());
+        let settings = options(self.session.config_options());
+        let uses = self.open_cursors(state, &settings)?;
+        state.undo();
+        let env = ReadEnv { session: Arc::clone(&self.session), task: Arc::clone(&self.context) };
+        let table = matches!(self.output, Output::Table(_));
+        let mut rows = 0;
+        let mut idle_epoch = table;
+        loop {
+            let started = Clock::now();
+            let taken = take(state, &uses, &env).await?;
+            if idle_epoch || taken.iter().any(|taken| taken.rows > 0 || taken.skipped > 0) {
+                let Some(progress) = self.turn(state, &uses, &taken, started).await? else {
+                    return Ok(());
+                };
+                rows += progress.input_rows;
+                report(&live, &progress, rows);
+            }
+            idle_epoch = false;
+            let more = taken.iter().any(|taken| taken.more);
+            let endless = taken.iter().any(|taken| taken.endless && !taken.ended);
+            if !more && (table || !endless) {
+                break;
+            }
+            if !more {
+                wait(state).await;
+            }
+        }
+        if !table && settings.end_of_input != "hold" {
+            self.close(state).await?;
+        }
+        state.close_readers();
+        Ok(())
+    }
+
+    /// Makes a cursor for each source that has none, and finds the columns that the plan reads.
+    fn open_cursors(&self, state: &mut RunState, settings: &TidegateOptions) -> Result<Vec<SourceUse>> {
+        let mut scans = Vec::new();
+        collect_scans(&self.plan, &mut scans);
+        let mut uses: Vec<SourceUse> = Vec::new();
+        for plan in &scans {
+            let Some(scan) = plan.downcast_ref::<StreamScanExec>() else {
+                continue;
+            };
+            let limits = limits(settings, scan)?;
+            match uses.iter_mut().find(|one| one.name == scan.source_name()) {
+                Some(known) => known.columns.extend(scan.columns()),
+                None => uses.push(SourceUse { name: scan.source_name().to_owned(), columns: scan.columns().to_vec() }),
+            }
+            match state.cursors.get_mut(scan.source_name()) {
+                Some(cursor) => cursor.set_limits(limits),
+                None => {
+                    let name = scan.source_name().to_owned();
+                    let cursor = Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
+                    state.cursors.insert(name, cursor);
+                }
+            }
+        }
+        for one in &mut uses {
+            if let Some(cursor) = state.cursors.get(&one.name) {
+                one.columns = cursor.columns(&one.columns);
+            }
+        }
+        Ok(uses)
+    }
+
+    /// One epoch. `None` if the reader has gone.
+    async fn turn(
+        &self,
+        state: &mut RunState,
+        uses: &[SourceUse],
+        taken: &[Taken],
+        started: Clock,
+    ) -> Result<Option<EpochProgress>> {
+        let sources = uses.iter().zip(taken).map(|(one, taken)| {
+            let slice = SourceSlice { batches: taken.batches.clone(), columns: one.columns.clone() };
+            (one.name.clone(), slice)
+        });
+        let epoch = self.epoch(state, false, sources.collect());
+        let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
+        let done = match self.attempt(&parts, &epoch).await {
+            Ok(done) => done,
+            Err(error) => {
+                epoch.abort(&parts);
+                state.undo();
+                return Err(error);
+            }
+        };
+        let Some((rows, output_rows)) = done else {
+            return Ok(None);
+        };
+        let counts = epoch.commit(&parts)?;
+        state.watermark = epoch.epoch.reached();
+        let progress = self.progress(state, &counts, taken, output_rows, started);
+        for (one, taken) in uses.iter().zip(taken) {
+            if let Some(cursor) = state.cursors.get_mut(&one.name) {
+                cursor.commit(taken);
+            }
+        }
+        state.next_epoch += 1;
+        state.observed = state.state.watermarks.snapshot();
+        if let Output::Table(sink) = &self.output {
+            sink.commit(rows, progress.clone()).await?;
+        }
+        epoch.compact(&parts).await?;
+        Ok(Some(progress))
+    }
+
+    /// The epoch that ends the query: no rows, and every window closes.
+    async fn close(&self, state: &mut RunState) -> Result<()> {
+        let epoch = self.epoch(state, true, HashMap::new());
+        let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
+        if self.attempt(&parts, &epoch).await?.is_some() {
+            epoch.commit(&parts)?;
+        }
+        Ok(())
+    }
+
+    fn epoch(&self, state: &RunState, closing: bool, sources: HashMap<String, SourceSlice>) -> Running {
+        let epoch = Arc::new(Epoch::new(state.next_epoch, state.watermark, closing, sources, Arc::clone(&state.state)));
+        let inputs = Arc::new(Inputs::default());
+        let config = self
+            .context
+            .session_config()
+            .clone()
+            .with_extension(Arc::clone(&epoch))
+            .with_extension(Arc::clone(&inputs));
+        let context = TaskContext::default()
+            .with_session_config(config)
+            .with_runtime(self.context.runtime_env());
+        Running { epoch, inputs, context: Arc::new(context), policy: self.policy }
+    }
+
+    /// Both passes, the rows handed on or collected. `None` if the reader has gone.
+    async fn attempt(&self, parts: &Parts, running: &Running) -> Result<Option<(Vec<RecordBatch>, u64)>> {
+        let mut stream = running.start(parts).await?;
+        let mut collected = Vec::new();
+        let mut count = 0;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            count += batch.num_rows() as u64;
+            match &self.output {
+                Output::Table(_) => collected.push(batch),
+                Output::Reader(reader) => {
+                    if reader.send(Ok(batch)).await.is_err() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        drop(stream);
+        running.read_rest(parts).await?;
+        Ok(Some((collected, count)))
+    }
+
+    fn progress(
+        &self,
+        state: &RunState,
+        counts: &Counts,
+        taken: &[Taken],
+        output_rows: u64,
+        started: Clock,
+    ) -> EpochProgress {
+        let watermarks = &state.state.watermarks;
+        let (unit, zoned) = watermarks.shown_in();
+        EpochProgress {
+            epoch: state.next_epoch,
+            input_rows: taken.iter().map(|taken| taken.rows).sum(),
+            late_rows: counts.fates.late,
+            null_rows: counts.fates.null,
+            rejected_rows: counts.fates.rejected,
+            output_rows,
+            open_windows: counts.open_windows,
+            open_rows: counts.open_rows,
+            open_groups: counts.open_groups,
+            watermark: state.watermark.map(|watermark| show_instant(watermark, unit, zoned)),
+            skipped_records: taken.iter().map(|taken| taken.skipped).sum(),
+            state_bytes: counts.state_bytes,
+            duration: started.elapsed(),
+        }
+    }
+}
+
+/// The next slice of every source.
+async fn take(state: &mut RunState, uses: &[SourceUse], env: &ReadEnv) -> Result<Vec<Taken>> {
+    let mut all = Vec::with_capacity(uses.len());
+    for one in uses {
+        if let Some(cursor) = state.cursors.get_mut(&one.name) {
+            match cursor.take(&one.columns, env).await {
+                Ok(taken) => all.push(taken),
+                Err(error) => {
+                    state.undo();
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Waits until one of the endless sources may have more.
+async fn wait(state: &mut RunState) {
+    let waiting: Vec<BoxFuture<'_, ()>> = state
+        .cursors
+        .values_mut()
+        .filter(|cursor| cursor.is_endless())
+        .map(|cursor| cursor.arrived().boxed())
+        .collect();
+    if !waiting.is_empty() {
+        select_all(waiting).await;
+    }
+}
+
+fn report(live: &LiveGuard, progress: &EpochProgress, rows: u64) {
+    if let Some(sender) = &live.0 {
+        sender.0.send_replace(Live {
+            running: true,
+            rows,
+            epochs: progress.epoch + 1,
+            watermark: progress.watermark.clone(),
+            open_windows: progress.open_windows,
+        });
+    }
+}
+
+fn collect_scans(plan: &Arc<dyn ExecutionPlan>, into: &mut Vec<Arc<dyn ExecutionPlan>>) {
+    if plan.is::<StreamScanExec>() {
+        into.push(Arc::clone(plan));
+    }
+    for child in plan.children() {
+        collect_scans(child, into);
+    }
+}
+
+/// Where epochs of a source end: its own options, else the query's settings.
+fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
+    let own = |key: &str| scan.options().iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    let number = |key: &str, default: usize| -> Result<u64> {
+        match own(key) {
+            None => Ok(default as u64),
+            Some(text) => text.parse().map_err(|_| invalid(key, &format!("'{text}' is not a number of rows or files"))),
+        }
+    };
+    let rows = number("max_rows_per_epoch", settings.max_rows_per_epoch)?;
+    if rows == 0 {
+        return Err(invalid("max_rows_per_epoch", "an epoch needs at least one row"));
+    }
+    let files = number("max_files_per_epoch", settings.max_files_per_epoch)?;
+    let has_column = scan.provider().schema().index_of(&settings.epoch_by).is_ok();
+    let epoch_by = own("epoch_by").map(str::to_owned).or_else(|| has_column.then(|| settings.epoch_by.clone()));
+    let bad = own("on_bad_record").unwrap_or(&settings.on_bad_record);
+    Ok(Limits {
+        rows,
+        files: (files > 0).then_some(files),
+        epoch_by,
+        on_bad_record: bad.parse().map_err(|reason: String| invalid("on_bad_record", &reason))?,
+    })
+}
+
+fn invalid(key: &str, reason: &str) -> DataFusionError {
+    Refusal::new("INVALID_STREAM_OPTION", "42616", format!("{key}: {reason}.")).into()
+}

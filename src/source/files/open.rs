@@ -1,0 +1,199 @@
+//! One file as a stream of batches, with the columns that are asked for.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, new_null_array};
+use datafusion::arrow::csv::reader::Format;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::json::JsonFormat;
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::EmptyRecordBatchStream;
+use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, TryStreamExt};
+use object_store::{ObjectMeta, ObjectStoreExt};
+
+use super::super::ReadEnv;
+use super::listing::Listing;
+use crate::error::Refusal;
+
+/// Columns of a file, in its own order, and where the asked ones are among them.
+pub(super) struct Layout {
+    /// Fields of the file.
+    pub fields: Vec<FieldRef>,
+    /// For each asked column its index in the file's columns (partition values behind them), or none
+    /// if this file does not have it.
+    pub places: Vec<Option<usize>>,
+}
+
+impl Layout {
+    /// A file whose columns are the table's.
+    fn of_table(listing: &Listing, columns: &[usize]) -> Self {
+        Self {
+            fields: listing.file_fields.clone(),
+            places: columns.iter().copied().map(Some).collect(),
+        }
+    }
+
+    /// A file whose columns are named by its header; `None` if it is empty.
+    async fn of_header(
+        listing: &Listing,
+        csv: &CsvFormat,
+        file: &ObjectMeta,
+        columns: &[usize],
+    ) -> Result<Option<Self>> {
+        let Some(line) = first_line(listing, file).await? else {
+            return Ok(None);
+        };
+        let format = Format::default()
+            .with_header(true)
+            .with_delimiter(csv.options().delimiter)
+            .with_quote(csv.options().quote);
+        let (header, _) = format.infer_schema(Cursor::new(line), Some(0))?;
+        let fields: Vec<FieldRef> = header.fields().iter().map(|named| field_of(listing, named.name())).collect();
+        let known = listing.file_fields.len();
+        let places: Vec<Option<usize>> = columns
+            .iter()
+            .map(|column| match listing.file_fields.get(*column) {
+                Some(field) => fields.iter().position(|of_file| of_file.name() == field.name()),
+                None => Some(fields.len() + column.saturating_sub(known)),
+            })
+            .collect();
+        if !fields.iter().any(|field| listing.file_fields.contains(field)) {
+            let names: Vec<&str> = listing.file_fields.iter().map(|field| field.name().as_str()).collect();
+            return Err(Refusal::new(
+                "CSV_HEADER_MISMATCH",
+                "KD001",
+                format!("FILE {}, line 1: the header names none of the table's columns.", file.location),
+            )
+            .hint(format!("the columns are {}; a file without a header needs OPTIONS ('format.has_header' 'false')", names.join(", ")))
+            .into());
+        }
+        Ok(Some(Self { fields, places }))
+    }
+}
+
+/// The table's column that a header names, in any case; a text column if the table has none.
+fn field_of(listing: &Listing, name: &str) -> FieldRef {
+    let fields = &listing.file_fields;
+    fields
+        .iter()
+        .find(|field| field.name() == name)
+        .or_else(|| fields.iter().find(|field| field.name().eq_ignore_ascii_case(name.trim())))
+        .cloned()
+        .unwrap_or_else(|| Arc::new(Field::new(name, DataType::Utf8, true)))
+}
+
+/// Schema of the asked columns.
+pub(super) fn asked(listing: &Listing, columns: &[usize]) -> Result<SchemaRef> {
+    Ok(Arc::new(listing.schema.project(columns)?))
+}
+
+/// The layout of a file; `None` if it has no rows.
+pub(super) async fn layout(
+    listing: &Listing,
+    file: &ObjectMeta,
+    columns: &[usize],
+    env: &ReadEnv,
+) -> Result<Option<Layout>> {
+    if file.size == 0 {
+        return Ok(None);
+    }
+    match listing.format.downcast_ref::<CsvFormat>() {
+        Some(csv) if has_header(csv, env) => Layout::of_header(listing, csv, file, columns).await,
+        _ => Ok(Some(Layout::of_table(listing, columns))),
+    }
+}
+
+/// Whether CSV files of this format begin with a header.
+pub(super) fn has_header(csv: &CsvFormat, env: &ReadEnv) -> bool {
+    csv.options()
+        .has_header
+        .unwrap_or(env.session.config_options().catalog.has_header)
+}
+
+/// Opens a file.
+pub(super) async fn open(
+    listing: &Listing,
+    file: &ObjectMeta,
+    columns: &[usize],
+    env: &ReadEnv,
+) -> Result<SendableRecordBatchStream> {
+    let schema = asked(listing, columns)?;
+    let Some(layout) = layout(listing, file, columns, env).await? else {
+        return Ok(Box::pin(EmptyRecordBatchStream::new(schema)));
+    };
+    let format = format_of(listing, file);
+    let table_schema = TableSchema::builder(Arc::new(Schema::new(layout.fields.clone())))
+        .with_table_partition_cols(listing.partition_fields.clone())
+        .build();
+    let url = listing.paths.first().map(ListingTableUrl::object_store);
+    let url = url.ok_or_else(|| DataFusionError::Plan("the table has no path".to_owned()))?;
+    let present: Vec<usize> = layout.places.iter().copied().flatten().collect();
+    let config = FileScanConfigBuilder::new(url, format.file_source(table_schema))
+        .with_file(listing.partitioned(file)?)
+        .with_projection_indices(Some(present))?
+        .with_file_compression_type(listing.compression(file))
+        .build();
+    let plan = format.create_physical_plan(env.session.as_ref(), config).await?;
+    let stream = execute_stream(plan, Arc::clone(&env.task))?;
+    if layout.places.iter().all(Option::is_some) {
+        return Ok(stream);
+    }
+    let places = layout.places;
+    let filled = {
+        let schema = Arc::clone(&schema);
+        stream.map(move |batch| fill(&batch?, &places, &schema))
+    };
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, filled)))
+}
+
+/// Adds columns of nulls for those that a file does not have.
+pub(super) fn fill(batch: &RecordBatch, places: &[Option<usize>], schema: &SchemaRef) -> Result<RecordBatch> {
+    let mut present = batch.columns().iter();
+    let columns = places
+        .iter()
+        .zip(schema.fields())
+        .map(|(place, field)| match place.and_then(|_| present.next()) {
+            Some(column) => Arc::clone(column),
+            None => new_null_array(field.data_type(), batch.num_rows()),
+        })
+        .collect();
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// The table's format, with the compression that the file's name tells.
+fn format_of(listing: &Listing, file: &ObjectMeta) -> Arc<dyn FileFormat> {
+    let compression = listing.compression(file);
+    if let Some(csv) = listing.format.downcast_ref::<CsvFormat>() {
+        let format = CsvFormat::default().with_options(csv.options().clone());
+        return Arc::new(format.with_file_compression_type(compression));
+    }
+    if let Some(json) = listing.format.downcast_ref::<JsonFormat>() {
+        let format = JsonFormat::default().with_options(json.options().clone());
+        return Arc::new(format.with_file_compression_type(compression));
+    }
+    Arc::clone(&listing.format)
+}
+
+/// The first line of a file, without its end; `None` if the file holds nothing.
+async fn first_line(listing: &Listing, file: &ObjectMeta) -> Result<Option<Vec<u8>>> {
+    let bytes = listing.store.get(&file.location).await?.into_stream().map_err(DataFusionError::from).boxed();
+    let mut bytes = listing.compression(file).convert_stream(bytes)?;
+    let mut line = Vec::new();
+    while let Some(chunk) = bytes.try_next().await? {
+        if let Some(end) = chunk.iter().position(|byte| *byte == b'\n') {
+            line.extend_from_slice(chunk.get(..end).unwrap_or_default());
+            break;
+        }
+        line.extend_from_slice(&chunk);
+    }
+    Ok((!line.is_empty()).then_some(line))
+}

@@ -1,0 +1,114 @@
+//! Where rows come from: tables and files as streams, in order of arrival.
+//!
+//! 1. A [`Reader`] gives the rows of one source from a [`Position`] on, and can name the position
+//!    after any number of them.
+//! 2. A [`Cursor`] cuts a reader's rows into epochs, and moves its position only when an epoch has
+//!    committed: a failed epoch is read again.
+//!
+//! Which reader a table has depends on its provider ([`open`]): an [`AppendTable`] keeps its order of
+//! arrival, a directory of files is read file by file, any other provider is read once, whole.
+
+mod append_table;
+mod cursor;
+mod files;
+mod provider;
+
+pub use append_table::{AppendLog, AppendTable};
+pub use cursor::{Cursor, Limits, OnBadRecord, Taken};
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::catalog::TableProvider;
+use datafusion::common::Result;
+use datafusion::datasource::listing::ListingTable;
+use datafusion::execution::{SessionState, TaskContext};
+
+/// How far a source has been read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Position {
+    /// So many rows, from the first on.
+    Rows(u64),
+    /// Files of a directory.
+    Files(FilePosition),
+}
+
+/// How far a directory has been read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilePosition {
+    /// Files that were read to their end, by their path.
+    pub done: Arc<BTreeSet<String>>,
+    /// The file that was begun, and how many of its rows were taken.
+    pub begun: Option<(String, u64)>,
+}
+
+/// What a reader gives next.
+#[derive(Debug)]
+pub enum Arrival {
+    /// Rows, in order of arrival.
+    Rows(RecordBatch),
+    /// The end of one file.
+    FileEnd,
+    /// Nothing more has arrived yet.
+    Waiting,
+    /// Nothing more will ever arrive.
+    Ended,
+}
+
+/// Gives the rows of one source in order of arrival.
+#[async_trait]
+pub trait Reader: Send {
+    /// What comes next. After `Waiting` it may be asked again.
+    ///
+    /// # Errors
+    /// - rows that cannot be read; the error names the file and the line
+    async fn next(&mut self) -> Result<Arrival>;
+
+    /// Waits until there may be more than `Waiting`; returns at once where that cannot be known.
+    async fn arrived(&mut self) {}
+
+    /// Whether more may come as long as the reader lives: a query without an end of its own waits.
+    fn endless(&self) -> bool {
+        false
+    }
+
+    /// Position after so many of the rows given since the reader was opened.
+    fn position(&self, rows: u64) -> Position;
+
+    /// Records left out so far because they could not be read.
+    fn skipped(&self) -> u64 {
+        0
+    }
+}
+
+/// What a reader needs of the session.
+#[derive(Debug, Clone)]
+pub struct ReadEnv {
+    /// Planning of file scans, settings.
+    pub session: Arc<SessionState>,
+    /// Running of scans.
+    pub task: Arc<TaskContext>,
+}
+
+/// Opens a table as a stream, reading these columns (indices into its schema) from a position on.
+///
+/// # Errors
+/// - the table cannot be listed or scanned
+pub async fn open(
+    provider: &Arc<dyn TableProvider>,
+    columns: &[usize],
+    from: Option<Position>,
+    on_bad_record: OnBadRecord,
+    env: &ReadEnv,
+) -> Result<Box<dyn Reader>> {
+    if let Some(table) = provider.downcast_ref::<AppendTable>() {
+        return Ok(Box::new(table.log().read(columns, from)));
+    }
+    if let Some(table) = provider.downcast_ref::<ListingTable>() {
+        let reader = files::FilesReader::open(table, columns, from, on_bad_record, env.clone()).await?;
+        return Ok(Box::new(reader));
+    }
+    Ok(Box::new(provider::ProviderReader::open(provider, columns, from, env).await?))
+}

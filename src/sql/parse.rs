@@ -1,0 +1,89 @@
+//! One statement of text as a syntax tree.
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
+use sqlparser::dialect::Dialect;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::clause;
+use super::rewrite::rewrite;
+use super::statement::{self, StreamingStatement};
+use super::tokens::tokenize;
+use crate::error::Refusal;
+
+/// A statement that was read.
+#[derive(Debug, Clone)]
+pub enum Parsed {
+    /// One of our own.
+    Streaming(Box<StreamingStatement>),
+    /// One of DataFusion's, its streaming clauses lowered.
+    DataFusion(Box<DfStatement>),
+}
+
+/// Reads one statement.
+///
+/// # Errors
+/// - syntax, each error with its place
+/// - more than one statement, or none
+pub fn parse(text: &str, dialect: &dyn Dialect, recursion_limit: usize) -> Result<Parsed> {
+    let mut tokens = tokenize(text, dialect)?;
+    while tokens.last().is_some_and(|token| matches!(token.token, Token::Whitespace(_) | Token::SemiColon | Token::EOF)) {
+        tokens.pop();
+    }
+    if !tokens.iter().any(|token| !matches!(token.token, Token::Whitespace(_))) {
+        return Err(Refusal::new("PARSE_EMPTY_STATEMENT", "42617", "There is no statement in this text.").into());
+    }
+    let reader = Reader { dialect, recursion_limit };
+    if let Some(streaming) = statement::read(&tokens, &reader)? {
+        return Ok(Parsed::Streaming(Box::new(streaming)));
+    }
+    Ok(Parsed::DataFusion(Box::new(reader.datafusion(tokens)?)))
+}
+
+/// Reads DataFusion's statements from tokens.
+pub(super) struct Reader<'a> {
+    dialect: &'a dyn Dialect,
+    recursion_limit: usize,
+}
+
+impl Reader<'_> {
+    /// The statement that the tokens are.
+    pub(super) fn datafusion(&self, tokens: Vec<TokenWithSpan>) -> Result<DfStatement> {
+        let tokens = if clause::concerns(&tokens) { clause::lower(tokens)? } else { tokens };
+        let mut statements = DFParserBuilder::new(tokens)
+            .with_dialect(self.dialect)
+            .with_recursion_limit(self.recursion_limit)
+            .build()?
+            .parse_statements()?;
+        let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
+            return Err(DataFusionError::from(
+                Refusal::new("PARSE_SYNTAX_ERROR", "42601", "This text has more than one statement.")
+                    .hint("run them one at a time"),
+            ));
+        };
+        rewrite_statement(&mut statement)?;
+        Ok(statement)
+    }
+}
+
+/// Gives `window()` its column in every query of a statement.
+fn rewrite_statement(statement: &mut DfStatement) -> Result<()> {
+    use datafusion::sql::parser::CopyToSource;
+    use sqlparser::ast::Statement as SqlStatement;
+    match statement {
+        DfStatement::Statement(inner) => rewrite(inner),
+        DfStatement::Explain(explain) => rewrite_statement(&mut explain.statement),
+        DfStatement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => {
+                let mut inner = SqlStatement::Query(query.clone());
+                rewrite(&mut inner)?;
+                if let SqlStatement::Query(rewritten) = inner {
+                    *query = rewritten;
+                }
+                Ok(())
+            }
+            CopyToSource::Relation(_) => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}

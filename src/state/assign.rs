@@ -1,0 +1,111 @@
+//! Which slice a row is in, and whether it comes too late.
+//!
+//! ```text
+//! tick       null   outside the type   in a slice, every window closed   in a slice, a window open
+//! fate       null   rejected           late                              accepted
+//! ```
+
+use datafusion::arrow::array::{Array, BooleanArray, Int64Array};
+use datafusion::arrow::compute::{max, min};
+
+use super::counts::Fates;
+use crate::time::{Closed, WindowShape};
+
+/// How ticks become slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assignment {
+    /// Event times, into the slices of these windows.
+    Windows(WindowShape),
+    /// Values that are slices already.
+    Values,
+}
+
+/// The slices of a batch's rows.
+#[derive(Debug)]
+pub struct Assigned {
+    /// Slice of each row; meaningless where the row does not stay.
+    pub slices: Int64Array,
+    /// Which rows stay; none means all.
+    pub stays: Option<BooleanArray>,
+    /// What became of the rows.
+    pub fates: Fates,
+}
+
+impl Assignment {
+    /// Assigns a batch, with the windows that were closed when the epoch began.
+    pub fn assign(&self, ticks: &Int64Array, closed: Closed) -> Assigned {
+        let slices = self.slices(ticks);
+        let late_through = self.late_through(closed);
+        let none_late = late_through.is_none_or(|last| min(&slices).is_none_or(|least| least > last));
+        if slices.null_count() == 0 && none_late {
+            let fates = Fates { accepted: slices.len() as u64, ..Fates::default() };
+            return Assigned { slices, stays: None, fates };
+        }
+        let late = |slice: i64| late_through.is_some_and(|last| slice <= last);
+        let stays: BooleanArray = slices.iter().map(|slice| Some(slice.is_some_and(|slice| !late(slice)))).collect();
+        let accepted = stays.true_count() as u64;
+        let null = ticks.null_count() as u64;
+        let rejected = (slices.null_count() as u64).saturating_sub(null);
+        let late = (slices.len() as u64).saturating_sub(accepted + null + rejected);
+        Assigned { slices, stays: Some(stays), fates: Fates { accepted, late, null, rejected } }
+    }
+
+    /// Slice of each tick; null where there is none.
+    fn slices(&self, ticks: &Int64Array) -> Int64Array {
+        let Assignment::Windows(shape) = self else {
+            return ticks.clone();
+        };
+        let (least, greatest) = shape.safe_ticks();
+        let safe = min(ticks).is_none_or(|tick| tick >= least) && max(ticks).is_none_or(|tick| tick <= greatest);
+        if safe {
+            ticks.unary(|tick| shape.slice_unchecked(tick))
+        } else {
+            ticks.iter().map(|tick| shape.slice(tick?)).collect()
+        }
+    }
+
+    /// The greatest slice whose every window is closed.
+    fn late_through(&self, closed: Closed) -> Option<i64> {
+        match (self, closed) {
+            (_, Closed::None) => None,
+            (_, Closed::All) => Some(i64::MAX),
+            (Assignment::Values, Closed::Through(last)) => Some(last),
+            (Assignment::Windows(shape), Closed::Through(last)) => {
+                // Slices up to the next window's begin have `newest(last)` as their newest window.
+                let newest = shape.newest(last)?;
+                Some(newest.saturating_add(shape.slide()).saturating_sub(1))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{Instant, Unit};
+
+    #[test]
+    fn every_row_has_one_fate() {
+        let shape = WindowShape::new(Unit::Second, 10, 10, 0).unwrap();
+        let closed = shape.closed_by(Unit::Second.instant(20));
+        let ticks = Int64Array::from(vec![Some(19), Some(20), None, Some(i64::MAX), Some(35)]);
+        let assigned = Assignment::Windows(shape).assign(&ticks, closed);
+        assert_eq!(assigned.fates, Fates { accepted: 2, late: 1, null: 1, rejected: 1 });
+        let stays: Vec<_> = assigned.stays.unwrap().iter().flatten().collect();
+        assert_eq!(stays, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_row_of_hopping_windows_is_late_when_its_newest_window_is_closed() {
+        let shape = WindowShape::new(Unit::Second, 10, 4, 0).unwrap();
+        for watermark in -30..30 {
+            let instant = Instant::from_nanos(watermark * 1_000_000_000);
+            for tick in -20..20 {
+                let assigned = Assignment::Windows(shape).assign(&Int64Array::from(vec![tick]), shape.closed_by(instant));
+                let newest = shape.newest(tick).unwrap();
+                let late = i128::from(newest + 10) <= watermark;
+                assert_eq!(assigned.fates.late == 1, late, "tick {tick}, watermark {watermark}");
+            }
+        }
+    }
+}

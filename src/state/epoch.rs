@@ -1,0 +1,107 @@
+//! One epoch, as the nodes of a plan see it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+
+use super::gate::GateState;
+use super::watermarks::Watermarks;
+use crate::time::Instant;
+
+/// The rows of one source in one epoch.
+#[derive(Debug, Clone, Default)]
+pub struct SourceSlice {
+    /// The rows, in order of arrival, with the columns in `columns`.
+    pub batches: Vec<RecordBatch>,
+    /// Which columns of the table the batches have, as indices into its schema.
+    pub columns: Vec<usize>,
+}
+
+/// State of a query between its epochs.
+#[derive(Debug, Default)]
+pub struct QueryState {
+    /// What the WATERMARK clauses have observed.
+    pub watermarks: Watermarks,
+    gates: Mutex<HashMap<usize, Arc<GateState>>>,
+}
+
+impl QueryState {
+    /// The state of the gate with this number, made by `new` if there is none.
+    pub fn gate(&self, id: usize, new: impl FnOnce() -> GateState) -> Arc<GateState> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(gates.entry(id).or_insert_with(|| Arc::new(new())))
+    }
+
+    /// Undoes what a running epoch did to every gate.
+    pub fn abort(&self) {
+        for gate in self.gates.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            gate.abort();
+        }
+    }
+}
+
+/// One turn of the loop: what a plan's nodes need to know, and where they leave what they learn.
+/// An extension of the task's session configuration; without it the nodes do the batch thing.
+#[derive(Debug)]
+pub struct Epoch {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Watermark when it began.
+    pub started_at: Option<Instant>,
+    /// Whether every window closes at its end: the input has ended.
+    pub closing: bool,
+    /// Rows of each source, by its name.
+    pub sources: HashMap<String, SourceSlice>,
+    /// State of the query.
+    pub state: Arc<QueryState>,
+    reached: OnceLock<Option<Instant>>,
+    drained: Mutex<HashMap<(usize, usize), Vec<RecordBatch>>>,
+}
+
+impl Epoch {
+    /// An epoch whose rows are at hand and whose end is not known yet.
+    pub fn new(
+        number: u64,
+        started_at: Option<Instant>,
+        closing: bool,
+        sources: HashMap<String, SourceSlice>,
+        state: Arc<QueryState>,
+    ) -> Self {
+        Self {
+            number,
+            started_at,
+            closing,
+            sources,
+            state,
+            reached: OnceLock::new(),
+            drained: Mutex::default(),
+        }
+    }
+
+    /// The watermark at the epoch's end; none before every source has been drained.
+    pub fn reached(&self) -> Option<Instant> {
+        self.reached.get().copied().flatten()
+    }
+
+    /// Fixes the watermark at the epoch's end. It never goes back behind the one at the start.
+    pub fn set_reached(&self, watermark: Option<Instant>) {
+        self.reached.get_or_init(|| watermark.max(self.started_at));
+    }
+
+    /// Keeps the rows that came through a clause before anyone asked for them.
+    pub fn keep_drained(&self, clause: usize, partition: usize, batches: Vec<RecordBatch>) {
+        self.drained
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert((clause, partition), batches);
+    }
+
+    /// The rows kept for a partition of a clause.
+    pub fn take_drained(&self, clause: usize, partition: usize) -> Option<Vec<RecordBatch>> {
+        self.drained
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&(clause, partition))
+    }
+}

@@ -1,0 +1,379 @@
+//! The gate: partial states of open windows stay, those of closed windows come out.
+//!
+//! State is, for each partition and slice, *runs* of partial-state rows: `(slice, keys …, states …)`.
+//! An epoch adds its runs as pending ([`GateState::absorb`]), takes what the output mode emits
+//! ([`GateState::release`]), and commits: pending runs join the others and closed slices are evicted.
+//!
+//! ```text
+//! tumbling, append, W passes the end of slice 10
+//!   before   10: [run run]   20: [run]        pending   10: [run]   20: [run]
+//!   release  10: run run run
+//!   after    20: [run run]
+//! ```
+//!
+//! Where windows hop, a run comes out once for each window that emits, its slice replaced by the
+//! window's begin; it is evicted when the newest window that holds it has closed.
+//!
+//! Invariants:
+//! - A window is emitted in append mode at most once: only windows not closed at the epoch's start
+//!   are released, and rows of closed ones never arrive (the assignment drops them as late).
+//! - A run is never changed in place, so a failed epoch is undone by dropping what is pending.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+
+use super::counts::Fates;
+use super::groups::Groups;
+use super::runs;
+use crate::logical::OutputMode;
+use crate::time::{Closed, WindowShape};
+
+/// How slices make windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateShape {
+    /// A slice is a window, or another group in time, of its own.
+    One,
+    /// A slice is in several hopping windows.
+    Hopping(WindowShape),
+    /// There is no time: one slice holds all.
+    Timeless,
+}
+
+impl GateShape {
+    /// Begins of the windows that a slice is in, newest first.
+    fn windows(&self, slice: i64) -> Vec<i64> {
+        match self {
+            GateShape::One => vec![slice],
+            GateShape::Hopping(shape) => shape.windows(slice).collect(),
+            GateShape::Timeless => vec![],
+        }
+    }
+
+    /// Begin of the newest window that a slice is in: when it has closed, all have.
+    fn newest(&self, slice: i64) -> i64 {
+        match self {
+            GateShape::Hopping(shape) => shape.newest(slice).unwrap_or(slice),
+            GateShape::One | GateShape::Timeless => slice,
+        }
+    }
+}
+
+/// What one epoch's release depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Release {
+    /// Output mode.
+    pub mode: OutputMode,
+    /// Windows closed when the epoch began.
+    pub before: Closed,
+    /// Windows closed when it ends.
+    pub after: Closed,
+}
+
+/// Runs by slice.
+type Slices = BTreeMap<i64, Vec<RecordBatch>>;
+
+/// The runs of one partition.
+#[derive(Debug, Default)]
+struct Partition {
+    kept: Slices,
+    pending: Slices,
+    absorbed: bool,
+}
+
+/// State of one gate.
+#[derive(Debug)]
+pub struct GateState {
+    shape: GateShape,
+    /// Key columns behind the slice in a run.
+    keys: usize,
+    partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
+    rows: Mutex<Rows>,
+    memory: Mutex<Option<MemoryReservation>>,
+    name: String,
+}
+
+/// Accepted rows by slice, and the fates of the running epoch.
+#[derive(Debug, Default)]
+struct Rows {
+    kept: BTreeMap<i64, u64>,
+    pending: BTreeMap<i64, u64>,
+    fates: Fates,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // An epoch that panicked is rolled back before the next one begins.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl GateState {
+    /// An empty gate, named as errors name it.
+    pub fn new(name: impl Into<String>, shape: GateShape, keys: usize) -> Self {
+        Self {
+            shape,
+            keys,
+            partitions: Mutex::default(),
+            rows: Mutex::default(),
+            memory: Mutex::default(),
+            name: name.into(),
+        }
+    }
+
+    fn partition(&self, index: usize) -> Arc<Mutex<Partition>> {
+        let mut partitions = lock(&self.partitions);
+        while partitions.len() <= index {
+            partitions.push(Arc::default());
+        }
+        Arc::clone(&partitions[index])
+    }
+
+    /// How many partitions hold state.
+    pub fn partitions(&self) -> usize {
+        lock(&self.partitions).len()
+    }
+
+    /// Whether the epoch's rows of a partition have come in.
+    pub fn absorbed(&self, partition: usize) -> bool {
+        lock(&self.partition(partition)).absorbed
+    }
+
+    /// Notes that all of the epoch's rows of a partition have come in.
+    pub fn set_absorbed(&self, partition: usize) {
+        lock(&self.partition(partition)).absorbed = true;
+    }
+
+    /// Adds partial states of the running epoch.
+    ///
+    /// # Errors
+    /// - the memory pool has no room for them
+    pub fn absorb(&self, partition: usize, batch: RecordBatch, pool: &Arc<dyn MemoryPool>) -> Result<()> {
+        let size = runs::bytes(std::slice::from_ref(&batch));
+        self.reserve(size, pool)?;
+        runs::by_slice(batch, &mut lock(&self.partition(partition)).pending)
+    }
+
+    fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
+        let mut memory = lock(&self.memory);
+        let reservation = memory.get_or_insert_with(|| MemoryConsumer::new(self.name.clone()).register(pool));
+        reservation.try_grow(bytes).map_err(|error| {
+            error.context(format!(
+                "{} has no memory for the open windows; raise the memory limit, shorten the delay or close windows sooner",
+                self.name
+            ))
+        })
+    }
+
+    fn free(&self, bytes: usize) {
+        if let Some(memory) = lock(&self.memory).as_ref() {
+            memory.shrink(bytes.min(memory.size()));
+        }
+    }
+
+    /// Notes the fates of rows, and the slices of the accepted ones.
+    pub fn note(&self, fates: Fates, accepted: BTreeMap<i64, u64>) {
+        let mut rows = lock(&self.rows);
+        rows.fates.add(fates);
+        for (slice, count) in accepted {
+            *rows.pending.entry(slice).or_default() += count;
+        }
+    }
+
+    /// The runs that a partition emits at the epoch's end, each with the slice of the group it is for.
+    pub fn release(&self, partition: usize, release: Release) -> Result<Vec<RecordBatch>> {
+        let partition = self.partition(partition);
+        let partition = lock(&partition);
+        match release.mode {
+            OutputMode::Append => self.closing(&partition, release),
+            OutputMode::Update => self.touched(&partition, release),
+            OutputMode::Complete => self.everything(&partition),
+        }
+    }
+
+    /// Runs of the windows that close in this epoch.
+    fn closing(&self, partition: &Partition, release: Release) -> Result<Vec<RecordBatch>> {
+        let mut out = Vec::new();
+        let reached = |slice: &i64| self.shape.windows(*slice).last().is_some_and(|oldest| release.after.contains(*oldest));
+        let kept = partition.kept.iter().take_while(|(slice, _)| reached(slice));
+        let pending = partition.pending.iter().take_while(|(slice, _)| reached(slice));
+        for (slice, runs) in kept.chain(pending) {
+            let windows = self.shape.windows(*slice);
+            let closing = windows.iter().filter(|begin| release.after.contains(**begin) && !release.before.contains(**begin));
+            for begin in closing {
+                emit(&mut out, runs.iter().cloned(), *slice, *begin)?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Runs of the groups that this epoch touched, in the windows that were open when it began.
+    fn touched(&self, partition: &Partition, release: Release) -> Result<Vec<RecordBatch>> {
+        if self.shape == GateShape::Timeless {
+            return self.touched_window(partition, None);
+        }
+        let windows: BTreeSet<i64> = partition
+            .pending
+            .keys()
+            .flat_map(|slice| self.shape.windows(*slice))
+            .filter(|begin| !release.before.contains(*begin))
+            .collect();
+        let mut out = Vec::new();
+        for begin in windows {
+            out.extend(self.touched_window(partition, Some(begin))?);
+        }
+        Ok(out)
+    }
+
+    /// Runs of the touched groups of one window, or of all groups where there is no time.
+    fn touched_window(&self, partition: &Partition, window: Option<i64>) -> Result<Vec<RecordBatch>> {
+        let within = |slices: &Slices| -> Vec<(i64, Vec<RecordBatch>)> {
+            slices
+                .iter()
+                .filter(|(slice, _)| window.is_none_or(|begin| self.shape.windows(**slice).contains(&begin)))
+                .map(|(slice, runs)| (*slice, runs.clone()))
+                .collect()
+        };
+        let pending = within(&partition.pending);
+        let Some(groups) = Groups::of(self.keys, pending.iter().flat_map(|(_, runs)| runs))? else {
+            return Ok(Vec::new());
+        };
+        let mut out = Vec::new();
+        for (slice, runs) in within(&partition.kept) {
+            let runs = runs.iter().map(|run| groups.of_run(run)).collect::<Result<Vec<_>>>()?;
+            emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
+        }
+        for (slice, runs) in pending {
+            emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
+        }
+        Ok(out)
+    }
+
+    /// Runs of all groups.
+    fn everything(&self, partition: &Partition) -> Result<Vec<RecordBatch>> {
+        let mut out = Vec::new();
+        for (slice, runs) in partition.kept.iter().chain(&partition.pending) {
+            let windows = match self.shape {
+                GateShape::Timeless => vec![*slice],
+                _ => self.shape.windows(*slice),
+            };
+            for begin in windows {
+                emit(&mut out, runs.iter().cloned(), *slice, begin)?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Ends the epoch: what came in stays, what closed leaves. Returns what became of its rows.
+    pub fn commit(&self, mode: OutputMode, after: Closed) -> Fates {
+        let closed = if mode == OutputMode::Complete || self.shape == GateShape::Timeless { Closed::None } else { after };
+        let evict = |slice: i64| closed.contains(self.shape.newest(slice));
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        let mut freed = 0;
+        for partition in partitions {
+            let mut partition = lock(&partition);
+            partition.absorbed = false;
+            for (slice, runs) in std::mem::take(&mut partition.pending) {
+                partition.kept.entry(slice).or_default().extend(runs);
+            }
+            while let Some(first) = partition.kept.first_entry().filter(|first| evict(*first.key())) {
+                freed += runs::bytes(&first.remove());
+            }
+        }
+        self.free(freed);
+        let mut rows = lock(&self.rows);
+        for (slice, count) in std::mem::take(&mut rows.pending) {
+            *rows.kept.entry(slice).or_default() += count;
+        }
+        while let Some(first) = rows.kept.first_entry().filter(|first| evict(*first.key())) {
+            first.remove();
+        }
+        std::mem::take(&mut rows.fates)
+    }
+
+    /// Undoes the running epoch.
+    pub fn abort(&self) {
+        for partition in lock(&self.partitions).iter() {
+            let mut partition = lock(partition);
+            let pending = std::mem::take(&mut partition.pending);
+            self.free(pending.values().map(|runs| runs::bytes(runs)).sum());
+            partition.absorbed = false;
+        }
+        let mut rows = lock(&self.rows);
+        rows.pending.clear();
+        rows.fates = Fates::default();
+    }
+
+    /// Begins of the windows that hold rows and have not closed.
+    pub fn open_windows(&self, closed: Closed) -> BTreeSet<i64> {
+        lock(&self.rows)
+            .kept
+            .keys()
+            .flat_map(|slice| self.shape.windows(*slice))
+            .filter(|begin| !closed.contains(*begin))
+            .collect()
+    }
+
+    /// Accepted rows that are still in an open window.
+    pub fn open_rows(&self) -> u64 {
+        if self.shape == GateShape::Timeless {
+            return 0;
+        }
+        lock(&self.rows).kept.values().sum()
+    }
+
+    /// Rows of partial state held: groups, counted once for each run they are in.
+    pub fn held_rows(&self) -> u64 {
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        let rows = partitions.iter().map(|partition| {
+            lock(partition).kept.values().flatten().map(|run| run.num_rows() as u64).sum::<u64>()
+        });
+        rows.sum()
+    }
+
+    /// Bytes of state held.
+    pub fn held_bytes(&self) -> u64 {
+        lock(&self.memory).as_ref().map_or(0, |memory| memory.size() as u64)
+    }
+
+    /// Slices of a partition with more than `limit` runs.
+    pub fn fragmented(&self, partition: usize, limit: usize) -> Vec<(i64, Vec<RecordBatch>)> {
+        lock(&self.partition(partition))
+            .kept
+            .iter()
+            .filter(|(_, runs)| runs.len() > limit)
+            .map(|(slice, runs)| (*slice, runs.clone()))
+            .collect()
+    }
+
+    /// Puts one run in the place of a slice's runs: the same groups, merged.
+    pub fn compacted(&self, partition: usize, slice: i64, runs: Vec<RecordBatch>) {
+        let after = runs::bytes(&runs);
+        let before = lock(&self.partition(partition)).kept.insert(slice, runs);
+        self.free(before.map_or(0, |before| runs::bytes(&before)).saturating_sub(after));
+    }
+
+    /// Takes all runs out, to be put in again under another number of partitions.
+    pub fn take_all(&self) -> Vec<RecordBatch> {
+        let partitions = std::mem::take(&mut *lock(&self.partitions));
+        partitions
+            .iter()
+            .flat_map(|partition| std::mem::take(&mut lock(partition).kept))
+            .flat_map(|(_, runs)| runs)
+            .collect()
+    }
+
+    /// Puts runs of earlier epochs into a partition.
+    pub fn put(&self, partition: usize, batch: RecordBatch) -> Result<()> {
+        runs::by_slice(batch, &mut lock(&self.partition(partition)).kept)
+    }
+}
+
+/// Adds runs to the output, for the window that begins at `begin`; empty ones are left out.
+fn emit(out: &mut Vec<RecordBatch>, runs: impl Iterator<Item = RecordBatch>, slice: i64, begin: i64) -> Result<()> {
+    for run in runs.filter(|run| run.num_rows() > 0) {
+        out.push(if slice == begin { run } else { runs::moved(&run, begin)? });
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! What plan nodes keep between epochs, and what an epoch is.
+//!
+//! Nodes of a physical plan hold no data. They find their state through the [`Epoch`] in the task's
+//! context, under their number in the query ([`QueryState`]). State is Arrow: per slice of time, runs
+//! of partial aggregate states ([`GateState`]).
+//!
+//! An epoch's additions are *pending* until it commits, and are dropped if it fails: state never
+//! holds half an epoch.
+
+mod assign;
+mod counts;
+mod epoch;
+mod gate;
+mod groups;
+mod runs;
+mod watermarks;
+
+pub use assign::{Assigned, Assignment};
+pub use counts::{Accepted, Fates};
+pub use epoch::{Epoch, QueryState, SourceSlice};
+pub use gate::{GateShape, GateState, Release};
+pub use watermarks::{Observed, Watermarks};

@@ -1,0 +1,27 @@
+//! A moment, precise to the nanosecond and wider than any timestamp type.
+
+use super::{Span, Unit};
+
+/// Nanoseconds since 1970-01-01T00:00:00Z, in an `i128`: every timestamp of every unit, minus any
+/// delay, is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(i128);
+
+impl Instant {
+    /// The instant so many nanoseconds after 1970-01-01T00:00:00Z.
+    pub const fn from_nanos(nanos: i128) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    pub const fn nanos(self) -> i128 {
+        self.0
+    }
+
+    /// The watermark that this greatest event time makes: `delay` earlier, but not below what the
+    /// column's type can hold.
+    #[must_use]
+    pub fn behind(self, delay: Span, unit: Unit) -> Self {
+        Self(self.0.saturating_sub(delay.nanos())).max(unit.instant(i64::MIN))
+    }
+}

@@ -1,0 +1,82 @@
+//! A length of time.
+
+use std::fmt;
+
+/// A length of time in nanoseconds, of either sign. A day is 24 hours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span(i128);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+
+    /// A span of so many nanoseconds.
+    pub const fn from_nanos(nanos: i128) -> Self {
+        Self(nanos)
+    }
+
+    /// A span of days (of 24 hours) and nanoseconds.
+    pub fn from_days_and_nanos(days: i32, nanos: i64) -> Self {
+        const DAY: i128 = 86_400_000_000_000;
+        Self(i128::from(days).saturating_mul(DAY).saturating_add(i128::from(nanos)))
+    }
+
+    /// Its nanoseconds.
+    pub const fn nanos(self) -> i128 {
+        self.0
+    }
+
+    /// Its length without sign.
+    #[must_use]
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
+}
+
+/// Units in which a span is written, longest first.
+const NAMES: [(i128, &str); 7] = [
+    (86_400_000_000_000, "day"),
+    (3_600_000_000_000, "hour"),
+    (60_000_000_000, "minute"),
+    (1_000_000_000, "second"),
+    (1_000_000, "millisecond"),
+    (1_000, "microsecond"),
+    (1, "nanosecond"),
+];
+
+impl fmt::Display for Span {
+    /// Writes `1 hour 30 minutes`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0 seconds");
+        }
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let mut rest = self.0.saturating_abs();
+        let mut gap = "";
+        for (nanos, name) in NAMES {
+            let count = rest.div_euclid(nanos);
+            if count > 0 {
+                rest = rest.rem_euclid(nanos);
+                let plural = if count == 1 { "" } else { "s" };
+                write!(f, "{gap}{count} {name}{plural}")?;
+                gap = " ";
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_written_as_one_would_say_it() {
+        assert_eq!(Span::from_nanos(5_400_000_000_000).to_string(), "1 hour 30 minutes");
+        assert_eq!(Span::from_days_and_nanos(1, -10_000_000_000).to_string(), "23 hours 59 minutes 50 seconds");
+        assert_eq!(Span::from_nanos(-60_000_000_000).to_string(), "-1 minute");
+        assert_eq!(Span::ZERO.to_string(), "0 seconds");
+    }
+}
