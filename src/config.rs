@@ -3,6 +3,8 @@
 use datafusion::arrow::datatypes::TimeUnit;
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::prelude::SessionConfig;
 
 use crate::time::Unit;
 
@@ -38,6 +40,15 @@ pub fn options(config: &ConfigOptions) -> TidegateOptions {
         .get::<TidegateOptions>()
         .cloned()
         .unwrap_or_default()
+}
+
+/// A builder of a session's state like `state`, under another configuration.
+///
+/// DataFusion's builder would put a new, empty default catalog in the place of the one that is there
+/// whenever a configuration asks for a default catalog: here it never does.
+pub fn rebuilt(state: SessionState, config: SessionConfig) -> SessionStateBuilder {
+    let config = config.with_create_default_catalog_and_schema(false);
+    SessionStateBuilder::new_from_existing(state).with_config(config)
 }
 
 /// Arrow's name for a unit.

@@ -12,7 +12,7 @@ use datafusion::common::{DataFusionError, Result, TableReference, exec_err, plan
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::source_as_provider;
-use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{
     AggregateUDF, CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, ScalarUDF,
 };
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use crate::catalog::{
     Definition, EmittedFunction, ProgressFunction, StreamingTable, StreamingTables, refresh_batch, unknown,
 };
-use crate::config::TidegateOptions;
+use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{KeepStreams, StreamAnalyzer, WindowTime};
 use crate::query::{EpochProgress, Live, LiveSender, QueryPlanner};
@@ -116,11 +116,7 @@ impl StreamContext {
     /// - what a stream cannot do, each with its condition name
     pub async fn sql(&self, sql: &str) -> Result<DataFrame> {
         let state = self.session.state();
-        let options = &state.config_options().sql_parser;
-        let Some(dialect) = dialect_from_str(options.dialect.to_string()) else {
-            return plan_err!("there is no SQL dialect {}", options.dialect);
-        };
-        match parse(sql, dialect.as_ref(), options.recursion_limit.get())? {
+        match read(sql, &state)? {
             Parsed::Streaming(statement) => Box::pin(self.streaming(*statement)).await,
             Parsed::DataFusion(statement) => {
                 let plan = state.statement_to_plan(*statement).await?;
@@ -418,6 +414,15 @@ impl StreamContext {
     }
 }
 
+/// Reads one statement in the session's dialect.
+fn read(sql: &str, state: &SessionState) -> Result<Parsed> {
+    let options = &state.config_options().sql_parser;
+    match dialect_from_str(options.dialect.to_string()) {
+        Some(dialect) => parse(sql, dialect.as_ref(), options.recursion_limit.get()),
+        None => plan_err!("there is no SQL dialect {}", options.dialect),
+    }
+}
+
 /// A session's state with our rules, planners and settings.
 fn install(state: SessionState, live: &Arc<LiveSender>) -> SessionState {
     let mut config = state.config().clone().with_extension(Arc::clone(live));
@@ -427,8 +432,7 @@ fn install(state: SessionState, live: &Arc<LiveSender>) -> SessionState {
     let rules = state.optimizers().iter().map(|rule| KeepStreams::guard(Arc::clone(rule))).collect();
     let mut relations: Vec<_> = state.relation_planners().to_vec();
     relations.insert(0, Arc::new(StreamRelations));
-    SessionStateBuilder::new_from_existing(state)
-        .with_config(config)
+    rebuilt(state, config)
         .with_analyzer_rule(Arc::new(StreamAnalyzer))
         .with_optimizer_rules(rules)
         .with_relation_planners(relations)

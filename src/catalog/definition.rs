@@ -5,11 +5,11 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
 
-use crate::config::TidegateOptions;
+use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{OutputMode, StreamAggregate, StreamQuery, group_columns, stream_scan, stream_scans};
 use crate::sql::CreateStreamingTable;
@@ -60,7 +60,7 @@ impl TableOptions {
                 .set(&format!("tidegate.{key}"), value)
                 .map_err(|error| invalid(key, &error.strip_backtrace()))?;
         }
-        Ok(SessionStateBuilder::new_from_existing(state.clone()).with_config(config).build())
+        Ok(rebuilt(state.clone(), config).build())
     }
 }
 

@@ -113,8 +113,10 @@ impl Planning<'_> {
             raw_schema: Arc::clone(&raw_schema),
         };
         let gated: Arc<dyn ExecutionPlan> = Arc::new(TimeWindowGateExec::new(partial, gate, Arc::new(reducer)));
+        // Without keys the gate has one partition, and there is nothing to spread.
+        let mode = if node.keys.is_empty() { AggregateMode::Final } else { AggregateMode::FinalPartitioned };
         let finished = AggregateExec::try_new(
-            AggregateMode::FinalPartitioned,
+            mode,
             group_by.as_final(),
             aggregates,
             filters,

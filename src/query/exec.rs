@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_datafusion_err, internal_err};
-use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -20,6 +20,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 
 use super::attach::{Attached, RunState};
 use super::run::{Output, Run};
+use crate::config::rebuilt;
 use crate::logical::{OutputMode, StreamQuery, WatermarkPolicy, is_stream_scan};
 use crate::physical::planner::StreamPlanner;
 
@@ -146,7 +147,7 @@ impl datafusion::execution::context::QueryPlanner for QueryPlanner {
 fn for_streams(state: &SessionState) -> Result<SessionState> {
     let mut config = state.config().clone();
     config.options_mut().set("datafusion.optimizer.enable_dynamic_filter_pushdown", "false")?;
-    Ok(SessionStateBuilder::new_from_existing(state.clone()).with_config(config).build())
+    Ok(rebuilt(state.clone(), config).build())
 }
 
 /// Plans the root.

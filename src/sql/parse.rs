@@ -87,3 +87,32 @@ fn rewrite_statement(statement: &mut DfStatement) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+    use sqlparser::dialect::GenericDialect;
+
+    use super::*;
+
+    fn tables(sql: &str) -> Vec<String> {
+        let Parsed::DataFusion(statement) = parse(sql, &GenericDialect {}, 50).unwrap() else {
+            panic!("not a query: {sql}");
+        };
+        let state = SessionContext::new().state();
+        let found = state.resolve_table_references(&statement).unwrap();
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn datafusion_finds_the_tables_inside_lowered_clauses() {
+        for sql in [
+            "SELECT * FROM STREAM t",
+            "SELECT * FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 HOUR",
+            "SELECT count(*) FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '1 hour')",
+            "EXPLAIN SELECT * FROM (SELECT * FROM STREAM t) WATERMARK ts DELAY OF INTERVAL 1 HOUR",
+        ] {
+            assert_eq!(tables(sql), ["t"], "{sql}");
+        }
+    }
+}

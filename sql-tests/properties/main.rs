@@ -1,0 +1,90 @@
+//! Random streaming queries against an independent model of what they mean.
+//!
+//! | family | catches |
+//! |---|---|
+//! | `scenarios_*` | any figure or row of any epoch that the model does not give; rows lost or doubled between epochs, partitions and batches; a result that differs from the batch query |
+//! | `plans::*` | inputs that a join, a limit or an empty side leaves unread: hangs, watermarks that stand still, state never released |
+//! | `model::tests` | a model that is wrong |
+//!
+//! A scenario is a function of its seed. A failure prints the seed and statements to replay by hand.
+//!
+//! ```text
+//! cargo test --test properties                                            1,000 scenarios
+//! TIDEGATE_SCENARIOS=100000 cargo test --release --test properties        more
+//! TIDEGATE_SEED=17 cargo test --test properties                           one
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
+mod check;
+mod model;
+mod plans;
+mod query;
+mod scenario;
+mod session;
+mod text;
+
+use tokio::runtime::{Builder, Runtime};
+
+use scenario::Scenario;
+
+/// Scenarios unless `TIDEGATE_SCENARIOS` says otherwise.
+const SCENARIOS: u64 = 1_000;
+
+/// Test functions among which the seeds are dealt, to run side by side.
+const SHARES: u64 = 4;
+
+/// A runtime with two workers, so that partitions run at the same time.
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// A number from the environment.
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// Checks every seed of a share, or, in the first share, the one that `TIDEGATE_SEED` names.
+fn check_share(share: u64) {
+    let seeds: Vec<u64> = match number("TIDEGATE_SEED") {
+        Some(seed) if share == 0 => vec![seed],
+        Some(_) => Vec::new(),
+        None => (0..number("TIDEGATE_SCENARIOS").unwrap_or(SCENARIOS))
+            .filter(|seed| seed % SHARES == share)
+            .collect(),
+    };
+    let runtime = runtime();
+    for seed in seeds {
+        runtime.block_on(check::check(Scenario::of(seed)));
+    }
+}
+
+#[test]
+fn scenarios_first_share() {
+    check_share(0);
+}
+
+#[test]
+fn scenarios_second_share() {
+    check_share(1);
+}
+
+#[test]
+fn scenarios_third_share() {
+    check_share(2);
+}
+
+#[test]
+fn scenarios_fourth_share() {
+    check_share(3);
+}

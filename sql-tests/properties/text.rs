@@ -1,0 +1,182 @@
+//! Queries and rows as SQL.
+
+use chrono::DateTime;
+
+use crate::model::Model;
+use crate::query::{Aggregate, Grouping, Mode, Predicate, Query, Row};
+use crate::scenario::Scenario;
+
+/// Columns of every table of the suite.
+pub(crate) const COLUMNS: &str = "(ts TIMESTAMP(6), k VARCHAR, v BIGINT, x DOUBLE)";
+
+/// Units of an interval, in microseconds, largest first.
+const UNITS: [(i64, &str); 5] = [
+    (3_600_000_000, "hours"),
+    (60_000_000, "minutes"),
+    (1_000_000, "seconds"),
+    (1_000, "milliseconds"),
+    (1, "microseconds"),
+];
+
+/// The statement that defines the streaming table `q` of a scenario.
+pub(crate) fn definition(scenario: &Scenario) -> String {
+    let query = &scenario.query;
+    let mode = match query.mode {
+        Mode::Append => "append",
+        Mode::Update => "update",
+        Mode::Complete => "complete",
+    };
+    let most = scenario
+        .max_rows
+        .map(|most| format!(", max_rows_per_epoch = '{most}'"))
+        .unwrap_or_default();
+    format!(
+        "CREATE STREAMING TABLE q WITH (output_mode = '{mode}'{most}) AS\n{}",
+        select(query, "STREAM t")
+    )
+}
+
+/// The query over `relation`, which is `STREAM t` or a table's name.
+pub(crate) fn select(query: &Query, relation: &str) -> String {
+    let mut filter = String::new();
+    let mut from = relation.to_owned();
+    if let Some(condition) = &query.filter {
+        let text = predicate(&condition.predicate);
+        if condition.below {
+            from = format!("(SELECT * FROM {relation} WHERE {text})");
+        } else {
+            filter = format!("\nWHERE {text}");
+        }
+    }
+    let clause = query
+        .delay
+        .map(|delay| format!(" WATERMARK ts DELAY OF INTERVAL '{}'", duration(delay)))
+        .unwrap_or_default();
+    let having = query
+        .having
+        .map(|bound| format!("\nHAVING count(*) >= {bound}"))
+        .unwrap_or_default();
+    format!(
+        "SELECT {}\nFROM {from}{clause}{filter}\nGROUP BY {}{having}",
+        columns(query),
+        keys(query)
+    )
+}
+
+fn columns(query: &Query) -> String {
+    let window = if query.selects_end() {
+        "window.start AS ws, window.end AS we".to_owned()
+    } else {
+        format!("{} AS ws", bin(query.grouping))
+    };
+    let key = if query.keyed { ", k" } else { "" };
+    let aggregates: String = query
+        .aggregates
+        .iter()
+        .enumerate()
+        .map(|(place, call)| format!(", {} AS a{place}", aggregate(*call)))
+        .collect();
+    format!("{window}{key}, count(*) AS n{aggregates}")
+}
+
+fn keys(query: &Query) -> String {
+    let bin = bin(query.grouping);
+    match (query.keyed, query.key_first) {
+        (false, _) => bin,
+        (true, false) => format!("{bin}, k"),
+        (true, true) => format!("k, {bin}"),
+    }
+}
+
+/// The call that groups event times. The forms of `window` with fewer arguments are used where they do.
+fn bin(grouping: Grouping) -> String {
+    match grouping {
+        Grouping::DateBin { size } => format!("date_bin(INTERVAL '{}', ts)", duration(size)),
+        Grouping::TruncMinute => "date_trunc('minute', ts)".to_owned(),
+        Grouping::Window { size, slide, start } => {
+            let mut arguments = format!("ts, '{}'", duration(size));
+            if slide != size || start != 0 {
+                arguments.push_str(&format!(", '{}'", duration(slide)));
+            }
+            if start != 0 {
+                arguments.push_str(&format!(", '{}'", duration(start)));
+            }
+            format!("window({arguments})")
+        }
+    }
+}
+
+fn aggregate(call: Aggregate) -> String {
+    match call {
+        Aggregate::CountV => "count(v)".to_owned(),
+        Aggregate::SumV => "sum(v)".to_owned(),
+        Aggregate::MinV => "min(v)".to_owned(),
+        Aggregate::MaxV => "max(v)".to_owned(),
+        Aggregate::AvgX => "avg(x)".to_owned(),
+        Aggregate::DistinctV => "count(DISTINCT v)".to_owned(),
+        Aggregate::MaxTs => "max(ts)".to_owned(),
+        Aggregate::CountAbove(bound) => format!("count(*) FILTER (WHERE v > {bound})"),
+        Aggregate::SumAbove(bound) => format!("sum(v) FILTER (WHERE v > {bound})"),
+    }
+}
+
+fn predicate(condition: &Predicate) -> String {
+    match condition {
+        Predicate::ValueAtLeast(bound) => format!("v >= {bound}"),
+        Predicate::KeyIsNot(key) => format!("k <> '{key}'"),
+        Predicate::TimeAtLeast(bound) => format!("ts >= {}", timestamp(*bound)),
+    }
+}
+
+/// A length of time in its largest whole unit: `90 seconds`.
+pub(crate) fn duration(micros: i64) -> String {
+    let (unit, name) = UNITS
+        .into_iter()
+        .find(|(unit, _)| micros % unit == 0 && (micros != 0 || *unit == 1_000_000))
+        .expect("every length is a number of microseconds");
+    format!("{} {name}", micros / unit)
+}
+
+fn timestamp(micros: i64) -> String {
+    let time = DateTime::from_timestamp_micros(micros).expect("within the calendar");
+    format!("TIMESTAMP '{}'", time.format("%Y-%m-%dT%H:%M:%S%.6f"))
+}
+
+/// The scenario as statements that a person can run, with what each refresh should say.
+pub(crate) fn replay(scenario: &Scenario) -> String {
+    let mut text = format!(
+        "SET datafusion.execution.target_partitions = {};\nCREATE TABLE t {COLUMNS};\n{};\n",
+        scenario.partitions,
+        definition(scenario)
+    );
+    let mut model = Model::new(&scenario.query);
+    for round in &scenario.rounds {
+        text.push_str(&insert(round));
+        text.push_str("REFRESH STREAMING TABLE q;\n");
+        for rows in scenario.epochs(round) {
+            let outcome = model.epoch(rows);
+            text.push_str(&format!("-- {:?}\n", outcome.figures));
+            text.push_str(&format!("-- {:?}\n", outcome.emitted));
+        }
+    }
+    text
+}
+
+fn insert(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let tuples: Vec<String> = rows.iter().map(tuple).collect();
+    format!("INSERT INTO t VALUES\n  {};\n", tuples.join(",\n  "))
+}
+
+fn tuple(row: &Row) -> String {
+    let null = || "NULL".to_owned();
+    format!(
+        "({}, {}, {}, {})",
+        row.ts.map_or_else(null, timestamp),
+        row.k.as_ref().map_or_else(null, |key| format!("'{key}'")),
+        row.v.map_or_else(null, |v| v.to_string()),
+        row.x.map_or_else(null, |x| x.to_string()),
+    )
+}

@@ -1,0 +1,219 @@
+//! A session: its settings, and running one statement in it.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{DataFusionError, Result as DataFusionResult};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use indicatif::HumanCount;
+
+use super::console::{self, note};
+use super::print::{Encoder, Format};
+use super::progress::Progress;
+use super::run::{self, Failure, Report};
+use crate::context::StreamContext;
+
+/// How long a cancelled statement may take to stop before the session goes on without it.
+const WIND_DOWN: Duration = Duration::from_secs(2);
+
+/// Why a script or a session ends. What there is to tell has been told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// A statement or command failed; a prompt goes on.
+    Failed,
+    /// A file cannot be read; a prompt goes on.
+    Unreadable,
+    /// Ctrl-C; a prompt goes on.
+    Interrupted,
+    /// The user asked for the end.
+    Quit,
+    /// The reader of stdout has gone.
+    Hangup,
+}
+
+impl End {
+    /// The exit code of a process that ends so.
+    pub(crate) fn code(self) -> ExitCode {
+        match self {
+            Self::Quit | Self::Hangup => ExitCode::SUCCESS,
+            Self::Failed => ExitCode::from(1),
+            Self::Unreadable => ExitCode::from(2),
+            // As a shell reports a process that SIGINT ended.
+            Self::Interrupted => ExitCode::from(130),
+        }
+    }
+}
+
+/// A session and how it talks.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    /// Where statements run.
+    pub(crate) context: StreamContext,
+    /// How rows are printed.
+    pub(crate) format: Format,
+    /// Whether the time of every statement is told.
+    pub(crate) timer: bool,
+    /// `.read` files that are being read, one within the other.
+    pub(crate) depth: usize,
+    quiet: bool,
+    interactive: bool,
+}
+
+impl Shell {
+    /// A new session with nothing in it.
+    ///
+    /// # Errors
+    /// - [`End::Failed`]: Tidegate cannot be installed
+    pub(crate) fn new(format: Format, quiet: bool, interactive: bool) -> Result<Self, End> {
+        let context = context().map_err(|error| {
+            note(crate::error::render("", &error));
+            End::Failed
+        })?;
+        Ok(Self {
+            context,
+            format,
+            timer: interactive && !quiet,
+            depth: 0,
+            quiet,
+            interactive,
+        })
+    }
+
+    /// Whether a person is at the prompt.
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.interactive
+    }
+
+    /// Whether only data and errors are wanted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Runs one statement: prints its rows, tells how it went. Ctrl-C cancels it.
+    ///
+    /// # Errors
+    /// - [`End::Failed`]: the statement failed, or stdout takes no rows
+    /// - [`End::Interrupted`]: Ctrl-C
+    /// - [`End::Hangup`]: the reader of stdout has gone
+    pub(crate) async fn statement(&self, sql: &str) -> Result<(), End> {
+        let started = Instant::now();
+        let progress = Progress::start(self.context.live());
+        let task = tokio::spawn(run::run(
+            self.context.clone(),
+            sql.to_owned(),
+            self.format,
+            progress.line(),
+        ));
+        let done = cancellable(task).await;
+        progress.stop().await;
+        let report = done?.map_err(|failure| match failure {
+            Failure::Output(error) => output_failed(&error),
+            Failure::Statement(error) => {
+                note(crate::error::render(sql, &error));
+                End::Failed
+            }
+        })?;
+        self.tell(report, started.elapsed());
+        Ok(())
+    }
+
+    /// Prints rows that are no statement's.
+    ///
+    /// # Errors
+    /// As [`Shell::statement`], but for Ctrl-C.
+    pub(crate) fn show(&self, rows: &RecordBatch) -> Result<(), End> {
+        let options = self.context.session().copied_config();
+        let mut encoder = Encoder::new(self.format, rows.schema(), &options.options().format);
+        let text = encoder
+            .encode(std::slice::from_ref(rows))
+            .and_then(|mut text| {
+                text.extend(encoder.finish()?);
+                Ok(text)
+            })
+            .map_err(|error| {
+                note(crate::error::render("", &error));
+                End::Failed
+            })?;
+        console::data(&text).map_err(|error| output_failed(&error))
+    }
+
+    /// Tells what a statement did. A script hears only of rows written, for it sees the others.
+    fn tell(&self, report: Report, elapsed: Duration) {
+        let worth_telling = match report {
+            Report::Written(_) => !self.quiet,
+            Report::Nothing | Report::Printed(_) => self.interactive && !self.quiet,
+        };
+        if self.timer {
+            note(format_args!("{report} in {:.3} s", elapsed.as_secs_f64()));
+        } else if worth_telling {
+            note(report);
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Nothing => f.write_str("ok"),
+            Self::Printed(1) => f.write_str("1 row"),
+            Self::Printed(rows) => write!(f, "{} rows", HumanCount(rows)),
+            Self::Written(1) => f.write_str("1 row written"),
+            Self::Written(rows) => write!(f, "{} rows written", HumanCount(rows)),
+        }
+    }
+}
+
+/// A session with what a person at a prompt expects of one.
+fn context() -> DataFusionResult<StreamContext> {
+    let mut config = SessionConfig::new().with_information_schema(true);
+    // An empty cell could be an empty string.
+    "NULL".clone_into(&mut config.options_mut().format.null);
+    StreamContext::over(SessionContext::new_with_config(config))
+}
+
+/// Waits for something else than a statement, such as a line.
+///
+/// # Errors
+/// - [`End::Interrupted`]: Ctrl-C came first
+pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> Result<T, End> {
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        Ok(()) = tokio::signal::ctrl_c() => Err(End::Interrupted),
+    }
+}
+
+type Task = tokio::task::JoinHandle<Result<Report, Failure>>;
+
+/// Waits for a statement, and stops it on Ctrl-C. It is a task of its own so that Ctrl-C is heard while
+/// it computes, and so that a panic in it does not end the session.
+async fn cancellable(mut task: Task) -> Result<Result<Report, Failure>, End> {
+    match unless_interrupted(&mut task).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(broken)) => Ok(Err(Failure::Statement(DataFusionError::ExecutionJoin(
+            Box::new(broken),
+        )))),
+        Err(end) => {
+            task.abort();
+            // It stops where it next waits; one that computes for long is left behind.
+            let stopped = tokio::time::timeout(WIND_DOWN, task).await.is_ok();
+            note(match stopped {
+                true => "cancelled",
+                false => "cancelled; the statement is still winding down",
+            });
+            Err(end)
+        }
+    }
+}
+
+/// A reader that has read enough (`| head`) is no failure.
+fn output_failed(error: &io::Error) -> End {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return End::Hangup;
+    }
+    note(format_args!("error: cannot write to stdout: {error}"));
+    End::Failed
+}
