@@ -1,5 +1,9 @@
 //! Settings of a session, `SET tidegate.…`, and small conversions that all floors share.
 
+mod choice;
+
+pub use choice::{EndOfInput, OnBadRecord, OutputMode, WatermarkPolicy};
+
 use datafusion::arrow::datatypes::TimeUnit;
 use datafusion::common::config::{ConfigExtension, ConfigOptions};
 use datafusion::common::extensions_options;
@@ -13,11 +17,11 @@ extensions_options! {
     pub struct TidegateOptions {
         /// What an ad-hoc SELECT does when its input ends: `close` closes every window, `hold` ends
         /// without closing.
-        pub end_of_input: String, default = "close".to_owned()
+        pub end_of_input: EndOfInput, default = EndOfInput::Close
         /// Which watermark a query with several clauses has: `min`, the least of its inputs', or `max`.
-        pub multiple_watermark_policy: String, default = "min".to_owned()
+        pub multiple_watermark_policy: WatermarkPolicy, default = WatermarkPolicy::Min
         /// Output mode of ad-hoc queries: `append`, `update` or `complete`.
-        pub output_mode: String, default = "append".to_owned()
+        pub output_mode: OutputMode, default = OutputMode::Append
         /// Greatest number of rows that an epoch takes from a source.
         pub max_rows_per_epoch: usize, default = 1_048_576
         /// Greatest number of files that an epoch takes from a source; 0 means no limit.
@@ -25,7 +29,7 @@ extensions_options! {
         /// Column at whose change of value an epoch ends; empty means none.
         pub epoch_by: String, default = String::new()
         /// What a record that cannot be read does: `fail` fails its epoch, `skip` leaves it out and counts it.
-        pub on_bad_record: String, default = "fail".to_owned()
+        pub on_bad_record: OnBadRecord, default = OnBadRecord::Fail
     }
 }
 

@@ -14,7 +14,8 @@ use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{
-    AggregateUDF, CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, ScalarUDF,
+    AggregateUDF, CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan,
+    LogicalPlanBuilder, ScalarUDF,
 };
 use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -22,7 +23,8 @@ use sqlparser::dialect::dialect_from_str;
 use tokio::sync::watch;
 
 use crate::catalog::{
-    Definition, EmittedFunction, ProgressFunction, StreamingTable, StreamingTables, refresh_batch, unknown,
+    Definition, EmittedFunction, ProgressFunction, StreamingTable, StreamingTables, refresh_batch,
+    unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
@@ -30,7 +32,8 @@ use crate::logical::{KeepStreams, StreamAnalyzer, WindowTime};
 use crate::query::{EpochProgress, Live, LiveSender, QueryPlanner};
 use crate::source::{AppendLog, AppendTable};
 use crate::sql::{
-    CheckedSum, CreateStreamingTable, Existing, Parsed, StreamRelations, StreamingStatement, as_stream, parse,
+    CheckedSum, CreateStreamingTable, Existing, Parsed, StreamRelations, StreamingStatement,
+    as_stream, parse,
 };
 
 /// A DataFusion session that knows streams.
@@ -69,7 +72,9 @@ pub struct StreamContext {
 
 impl fmt::Debug for StreamContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamContext").field("session", &self.session.session_id()).finish_non_exhaustive()
+        f.debug_struct("StreamContext")
+            .field("session", &self.session.session_id())
+            .finish_non_exhaustive()
     }
 }
 
@@ -96,7 +101,12 @@ impl StreamContext {
         session.register_udaf(AggregateUDF::from(CheckedSum::default()));
         session.register_udtf("progress", Arc::new(ProgressFunction(Arc::clone(&tables))));
         session.register_udtf("emitted", Arc::new(EmittedFunction(Arc::clone(&tables))));
-        Ok(Self { session, tables, unbounded: Arc::default(), live })
+        Ok(Self {
+            session,
+            tables,
+            unbounded: Arc::default(),
+            live,
+        })
     }
 
     /// The DataFusion session below.
@@ -176,7 +186,9 @@ impl StreamContext {
     /// # Errors
     /// - there is no such streaming table
     pub fn progress(&self, name: &str) -> Result<Vec<EpochProgress>> {
-        Ok(self.streaming_table(&TableReference::parse_str(name))?.history())
+        Ok(self
+            .streaming_table(&TableReference::parse_str(name))?
+            .history())
     }
 
     /// Figures of the query that is running now.
@@ -186,7 +198,9 @@ impl StreamContext {
 
     /// Names of the streaming tables, sorted.
     pub fn streaming_tables(&self) -> Vec<String> {
-        let bare = |table: &Arc<StreamingTable>| TableReference::parse_str(table.name()).table().to_owned();
+        let bare = |table: &Arc<StreamingTable>| {
+            TableReference::parse_str(table.name()).table().to_owned()
+        };
         self.tables.all().iter().map(bare).collect()
     }
 
@@ -194,11 +208,15 @@ impl StreamContext {
     fn resolve(&self, name: &TableReference) -> String {
         let state = self.session.state();
         let catalog = &state.config_options().catalog;
-        name.clone().resolve(&catalog.default_catalog, &catalog.default_schema).to_string()
+        name.clone()
+            .resolve(&catalog.default_catalog, &catalog.default_schema)
+            .to_string()
     }
 
     fn streaming_table(&self, name: &TableReference) -> Result<Arc<StreamingTable>> {
-        self.tables.get(&self.resolve(name)).ok_or_else(|| unknown(name.table()))
+        self.tables
+            .get(&self.resolve(name))
+            .ok_or_else(|| unknown(name.table()))
     }
 
     /// Runs one of our statements.
@@ -211,7 +229,9 @@ impl StreamContext {
                 self.session.read_batch(refresh_batch(&records)?)
             }
             StreamingStatement::Show => self.session.read_batch(self.show_tables()?),
-            StreamingStatement::Drop { name, if_exists } => self.drop_streaming_table(&name, if_exists),
+            StreamingStatement::Drop { name, if_exists } => {
+                self.drop_streaming_table(&name, if_exists)
+            }
         }
     }
 
@@ -224,18 +244,26 @@ impl StreamContext {
                 return self.session.read_batch(refresh_batch(&records)?);
             }
             (Some(_), Existing::Refuse) => return Err(exists(&create.name)),
-            (None, _) if self.session.table_exist(create.name.clone())? => return Err(exists(&create.name)),
+            (None, _) if self.session.table_exist(create.name.clone())? => {
+                return Err(exists(&create.name));
+            }
             (Some(_) | None, _) => {}
         }
         let definition = Definition::plan(&create, &self.session.state()).await?;
         if definition.sources.contains(&name) {
-            return Err(Refusal::new("RECURSIVE_STREAMING_TABLE", "42P20", "A streaming table cannot read itself.").into());
+            return Err(Refusal::new(
+                "RECURSIVE_STREAMING_TABLE",
+                "42P20",
+                "A streaming table cannot read itself.",
+            )
+            .into());
         }
         if self.tables.remove(&name).is_some() {
             self.session.deregister_table(create.name.clone())?;
         }
         let table = Arc::new(StreamingTable::new(name.clone(), definition));
-        self.session.register_table(create.name.clone(), table.provider())?;
+        self.session
+            .register_table(create.name.clone(), table.provider())?;
         self.tables.insert(name, Arc::clone(&table));
         if create.existing == Existing::Refresh {
             let records = table.refresh(&self.session.state()).await?;
@@ -247,7 +275,11 @@ impl StreamContext {
     fn drop_streaming_table(&self, name: &TableReference, if_exists: bool) -> Result<DataFrame> {
         let resolved = self.resolve(name);
         if self.tables.get(&resolved).is_none() {
-            return if if_exists { self.nothing() } else { Err(unknown(name.table())) };
+            return if if_exists {
+                self.nothing()
+            } else {
+                Err(unknown(name.table()))
+            };
         }
         self.refuse_if_read(name, "drop")?;
         self.tables.remove(&resolved);
@@ -258,25 +290,49 @@ impl StreamContext {
     /// The tables with what they hold: SHOW STREAMING TABLES.
     fn show_tables(&self) -> Result<RecordBatch> {
         let tables = self.tables.all();
-        let last: Vec<Option<EpochProgress>> = tables.iter().map(|table| table.history().pop()).collect();
+        let last: Vec<Option<EpochProgress>> =
+            tables.iter().map(|table| table.history().pop()).collect();
         let text = |of: &dyn Fn(&StreamingTable) -> String| -> ArrayRef {
-            Arc::new(StringArray::from_iter_values(tables.iter().map(|table| of(table))))
+            Arc::new(StringArray::from_iter_values(
+                tables.iter().map(|table| of(table)),
+            ))
         };
         let number = |of: &dyn Fn(&EpochProgress) -> u64| -> ArrayRef {
-            Arc::new(UInt64Array::from_iter_values(last.iter().map(|last| last.as_ref().map_or(0, of))))
+            Arc::new(UInt64Array::from_iter_values(
+                last.iter().map(|last| last.as_ref().map_or(0, of)),
+            ))
         };
         let rows = UInt64Array::from_iter_values(tables.iter().map(|table| table.rows()));
-        let watermarks = StringArray::from_iter(last.iter().map(|last| last.as_ref().and_then(|last| last.watermark.clone())));
+        let watermarks = StringArray::from_iter(
+            last.iter()
+                .map(|last| last.as_ref().and_then(|last| last.watermark.clone())),
+        );
         Ok(RecordBatch::try_from_iter_with_nullable([
-            ("name", text(&|table| TableReference::parse_str(table.name()).table().to_owned()), false),
-            ("output_mode", text(&|table| table.definition().mode.to_string()), false),
+            (
+                "name",
+                text(&|table| TableReference::parse_str(table.name()).table().to_owned()),
+                false,
+            ),
+            (
+                "output_mode",
+                text(&|table| table.definition().mode.to_string()),
+                false,
+            ),
             ("epochs", number(&|last| last.epoch + 1), false),
             ("rows", Arc::new(rows) as ArrayRef, false),
             ("watermark", Arc::new(watermarks) as ArrayRef, true),
             ("open_windows", number(&|last| last.open_windows), false),
             ("open_rows", number(&|last| last.open_rows), false),
-            ("state", text(&|table| table.definition().eviction.to_owned()), false),
-            ("query", text(&|table| table.definition().text.clone()), false),
+            (
+                "state",
+                text(&|table| table.definition().eviction.to_owned()),
+                false,
+            ),
+            (
+                "query",
+                text(&|table| table.definition().text.clone()),
+                false,
+            ),
         ])?)
     }
 
@@ -289,7 +345,11 @@ impl StreamContext {
                 let state = self.session.state();
                 if plan.exists(|node| Ok(crate::logical::is_stream_scan(node)))? {
                     // What a stream cannot do is said now, not when the rows are read.
-                    state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {})?;
+                    state.analyzer().execute_and_check(
+                        plan.clone(),
+                        state.config_options(),
+                        |_, _| {},
+                    )?;
                 }
                 self.session.execute_logical_plan(plan).await
             }
@@ -302,15 +362,25 @@ impl StreamContext {
             DdlStatement::CreateExternalTable(create) => self.create_external_table(*create).await,
             DdlStatement::DropTable(drop) => {
                 if self.tables.get(&self.resolve(&drop.name)).is_some() {
-                    return Err(Refusal::new("WRONG_COMMAND_FOR_OBJECT_TYPE", "42809", format!("{} is a streaming table.", drop.name))
-                        .hint(format!("write DROP STREAMING TABLE {}", drop.name))
-                        .into());
+                    return Err(Refusal::new(
+                        "WRONG_COMMAND_FOR_OBJECT_TYPE",
+                        "42809",
+                        format!("{} is a streaming table.", drop.name),
+                    )
+                    .hint(format!("write DROP STREAMING TABLE {}", drop.name))
+                    .into());
                 }
                 self.refuse_if_read(&drop.name, "drop")?;
                 self.forget_unbounded(&drop.name);
-                self.session.execute_logical_plan(LogicalPlan::Ddl(DdlStatement::DropTable(drop))).await
+                self.session
+                    .execute_logical_plan(LogicalPlan::Ddl(DdlStatement::DropTable(drop)))
+                    .await
             }
-            ddl => self.session.execute_logical_plan(LogicalPlan::Ddl(ddl)).await,
+            ddl => {
+                self.session
+                    .execute_logical_plan(LogicalPlan::Ddl(ddl))
+                    .await
+            }
         }
     }
 
@@ -334,7 +404,8 @@ impl StreamContext {
         let rows = rows.collect().await?;
         let log = AppendLog::new(schema);
         log.append(&rows)?;
-        let table = AppendTable::new(create.name.table(), Arc::new(log)).with_definition(create.constraints, create.column_defaults);
+        let table = AppendTable::new(create.name.table(), Arc::new(log))
+            .with_definition(create.constraints, create.column_defaults);
         if exists {
             self.session.deregister_table(create.name.clone())?;
         }
@@ -354,14 +425,20 @@ impl StreamContext {
         self.forget_unbounded(&name);
         if unbounded {
             let resolved = self.resolve(&name);
-            self.unbounded.write().unwrap_or_else(PoisonError::into_inner).insert(resolved);
+            self.unbounded
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(resolved);
         }
         Ok(done)
     }
 
     fn forget_unbounded(&self, name: &TableReference) {
         let resolved = self.resolve(name);
-        self.unbounded.write().unwrap_or_else(PoisonError::into_inner).remove(&resolved);
+        self.unbounded
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&resolved);
     }
 
     /// Reads tables whose scan is unbounded as streams.
@@ -372,9 +449,9 @@ impl StreamContext {
         }
         let state = self.session.state();
         let plan = plan.transform_up_with_subqueries(|node| match &node {
-            LogicalPlan::TableScan(scan) if streams.contains(&scan.table_name) => {
-                Ok(Transformed::yes(as_stream(scan, &[], state.config_options())?))
-            }
+            LogicalPlan::TableScan(scan) if streams.contains(&scan.table_name) => Ok(
+                Transformed::yes(as_stream(scan, &[], state.config_options())?),
+            ),
             _ => Ok(Transformed::no(node)),
         })?;
         Ok(plan.data)
@@ -385,7 +462,11 @@ impl StreamContext {
         let mut found = HashSet::new();
         for (name, provider) in finite_scans(plan)? {
             let resolved = self.resolve(&name);
-            let declared = self.unbounded.read().unwrap_or_else(PoisonError::into_inner).contains(&resolved);
+            let declared = self
+                .unbounded
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(&resolved);
             if declared || scan_is_unbounded(&provider, &self.session.state()).await {
                 found.insert(name);
             }
@@ -401,16 +482,25 @@ impl StreamContext {
             Some(reader) => Err(Refusal::new(
                 "SOURCE_IN_USE",
                 "2BP01",
-                format!("Cannot {what} {name}: the streaming table {} reads it.", TableReference::parse_str(reader.name()).table()),
+                format!(
+                    "Cannot {what} {name}: the streaming table {} reads it.",
+                    TableReference::parse_str(reader.name()).table()
+                ),
             )
-            .hint(format!("first write DROP STREAMING TABLE {}", TableReference::parse_str(reader.name()).table()))
+            .hint(format!(
+                "first write DROP STREAMING TABLE {}",
+                TableReference::parse_str(reader.name()).table()
+            ))
             .into()),
         }
     }
 
     /// What a statement without rows returns.
     fn nothing(&self) -> Result<DataFrame> {
-        Ok(DataFrame::new(self.session.state(), LogicalPlanBuilder::empty(false).build()?))
+        Ok(DataFrame::new(
+            self.session.state(),
+            LogicalPlanBuilder::empty(false).build()?,
+        ))
     }
 }
 
@@ -426,10 +516,22 @@ fn read(sql: &str, state: &SessionState) -> Result<Parsed> {
 /// A session's state with our rules, planners and settings.
 fn install(state: SessionState, live: &Arc<LiveSender>) -> SessionState {
     let mut config = state.config().clone().with_extension(Arc::clone(live));
-    if config.options().extensions.get::<TidegateOptions>().is_none() {
-        config.options_mut().extensions.insert(TidegateOptions::default());
+    if config
+        .options()
+        .extensions
+        .get::<TidegateOptions>()
+        .is_none()
+    {
+        config
+            .options_mut()
+            .extensions
+            .insert(TidegateOptions::default());
     }
-    let rules = state.optimizers().iter().map(|rule| KeepStreams::guard(Arc::clone(rule))).collect();
+    let rules = state
+        .optimizers()
+        .iter()
+        .map(|rule| KeepStreams::guard(Arc::clone(rule)))
+        .collect();
     let mut relations: Vec<_> = state.relation_planners().to_vec();
     relations.insert(0, Arc::new(StreamRelations));
     rebuilt(state, config)
@@ -441,15 +543,23 @@ fn install(state: SessionState, live: &Arc<LiveSender>) -> SessionState {
 }
 
 fn exists(name: &TableReference) -> DataFusionError {
-    Refusal::new("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", format!("There is a table '{name}' already."))
-        .hint("write CREATE OR REPLACE STREAMING TABLE, or take another name")
-        .into()
+    Refusal::new(
+        "TABLE_OR_VIEW_ALREADY_EXISTS",
+        "42P07",
+        format!("There is a table '{name}' already."),
+    )
+    .hint("write CREATE OR REPLACE STREAMING TABLE, or take another name")
+    .into()
 }
 
 /// Two columns of one name could not be told apart.
 fn unique_names(schema: &SchemaRef) -> Result<()> {
     let mut names = HashSet::new();
-    match schema.fields().iter().find(|field| !names.insert(field.name())) {
+    match schema
+        .fields()
+        .iter()
+        .find(|field| !names.insert(field.name()))
+    {
         Some(field) => exec_err!("the table would have two columns '{}'", field.name()),
         None => Ok(()),
     }
@@ -471,7 +581,8 @@ fn finite_scans(plan: &LogicalPlan) -> Result<Vec<(TableReference, Arc<dyn Table
 
 /// Whether a table's scan never ends. Tables that are known to be finite are not asked.
 async fn scan_is_unbounded(provider: &Arc<dyn TableProvider>, state: &SessionState) -> bool {
-    let finite = provider.is::<AppendTable>() || provider.is::<ListingTable>() || provider.is::<MemTable>();
+    let finite =
+        provider.is::<AppendTable>() || provider.is::<ListingTable>() || provider.is::<MemTable>();
     if finite {
         return false;
     }

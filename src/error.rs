@@ -207,7 +207,10 @@ mod tests {
     fn the_place_of_a_parser_error_is_read_from_its_message() {
         assert_eq!(
             place_in_message("Expected: (, found: x at Line: 3, Column: 14"),
-            Some(Place { line: 3, column: 14 })
+            Some(Place {
+                line: 3,
+                column: 14
+            })
         );
     }
 }

@@ -9,9 +9,10 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
 
+use crate::config::OutputMode;
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
-use crate::logical::{OutputMode, StreamAggregate, StreamQuery, group_columns, stream_scan, stream_scans};
+use crate::logical::{StreamAggregate, StreamQuery, group_columns, stream_scan, stream_scans};
 use crate::sql::CreateStreamingTable;
 
 /// Options of `WITH (…)`: they take the place of the session's settings for this table.
@@ -36,9 +37,13 @@ impl TableOptions {
     pub fn try_new(options: Vec<(String, String)>) -> Result<Self> {
         for (key, _) in &options {
             if !OPTIONS.contains(&key.as_str()) {
-                return Err(Refusal::new("INVALID_STREAM_OPTION", "42616", format!("A streaming table has no option '{key}'."))
-                    .hint(format!("the options are {}", OPTIONS.join(", ")))
-                    .into());
+                return Err(Refusal::new(
+                    "INVALID_STREAM_OPTION",
+                    "42616",
+                    format!("A streaming table has no option '{key}'."),
+                )
+                .hint(format!("the options are {}", OPTIONS.join(", ")))
+                .into());
             }
         }
         Ok(Self(options))
@@ -50,7 +55,10 @@ impl TableOptions {
     /// - a value that the setting cannot take
     pub fn apply(&self, state: &SessionState) -> Result<SessionState> {
         let mut config = state.config().clone();
-        let defaults = [("tidegate.output_mode", "append"), ("tidegate.epoch_by", "")];
+        let defaults = [
+            ("tidegate.output_mode", "append"),
+            ("tidegate.epoch_by", ""),
+        ];
         for (key, value) in defaults {
             config.options_mut().set(key, value)?;
         }
@@ -102,13 +110,17 @@ impl Definition {
         let settings = crate::config::options(state.config_options());
         check_values(&settings)?;
         let (plan, limit) = streaming_plan(&create.query, &state).await?;
-        let mode: OutputMode = settings.output_mode.parse().map_err(|reason: String| invalid("output_mode", &reason))?;
+        let mode = settings.output_mode;
         let key = match mode {
             OutputMode::Update => update_key(&plan)?,
             OutputMode::Append | OutputMode::Complete => Vec::new(),
         };
         let scans = stream_scans(&plan)?;
-        let mut sources: Vec<String> = scans.iter().filter_map(stream_scan).map(|scan| scan.name.clone()).collect();
+        let mut sources: Vec<String> = scans
+            .iter()
+            .filter_map(stream_scan)
+            .map(|scan| scan.name.clone())
+            .collect();
         sources.sort();
         sources.dedup();
         epoch_column(&settings.epoch_by, &scans)?;
@@ -169,9 +181,13 @@ fn result_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
     let mut names = std::collections::HashSet::new();
     for field in plan.schema().fields() {
         if !names.insert(field.name()) {
-            return Err(Refusal::new("COLUMN_ALREADY_EXISTS", "42711", format!("The result has two columns '{}'.", field.name()))
-                .hint("name one of them with AS")
-                .into());
+            return Err(Refusal::new(
+                "COLUMN_ALREADY_EXISTS",
+                "42711",
+                format!("The result has two columns '{}'.", field.name()),
+            )
+            .hint("name one of them with AS")
+            .into());
         }
     }
     let fields: Vec<Field> = plan
@@ -183,31 +199,45 @@ fn result_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Values of settings that are read late, checked early.
+/// A value that is read late, checked early.
 fn check_values(settings: &TidegateOptions) -> Result<()> {
-    settings
-        .on_bad_record
-        .parse::<crate::source::OnBadRecord>()
-        .map_err(|reason| invalid("on_bad_record", &reason))?;
     if settings.max_rows_per_epoch == 0 {
-        return Err(invalid("max_rows_per_epoch", "an epoch needs at least one row."));
+        return Err(invalid(
+            "max_rows_per_epoch",
+            "an epoch needs at least one row.",
+        ));
     }
     Ok(())
 }
 
 /// `epoch_by` must name a column of a source.
-fn epoch_column(name: &str, scans: &[Arc<dyn datafusion::logical_expr::TableSource>]) -> Result<()> {
-    let known = scans.iter().any(|scan| scan.schema().index_of(name).is_ok());
+fn epoch_column(
+    name: &str,
+    scans: &[Arc<dyn datafusion::logical_expr::TableSource>],
+) -> Result<()> {
+    let known = scans
+        .iter()
+        .any(|scan| scan.schema().index_of(name).is_ok());
     if name.is_empty() || known {
         return Ok(());
     }
-    Err(Refusal::new("UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", format!("epoch_by: no source has a column '{name}'.")).into())
+    Err(Refusal::new(
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+        "42703",
+        format!("epoch_by: no source has a column '{name}'."),
+    )
+    .into())
 }
 
 /// Plans a query whose root is a streaming query, with the LIMIT that stood above it.
-async fn streaming_plan(query: &Statement, state: &SessionState) -> Result<(LogicalPlan, Option<u64>)> {
+async fn streaming_plan(
+    query: &Statement,
+    state: &SessionState,
+) -> Result<(LogicalPlan, Option<u64>)> {
     let plan = state.statement_to_plan(query.clone()).await?;
-    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+    let plan = state
+        .analyzer()
+        .execute_and_check(plan, state.config_options(), |_, _| {})?;
     let mut limit = None;
     let mut root = plan;
     loop {
@@ -216,7 +246,11 @@ async fn streaming_plan(query: &Statement, state: &SessionState) -> Result<(Logi
                 limit = Some(constant_limit(above)?.min(limit.unwrap_or(u64::MAX)));
                 Arc::unwrap_or_clone(Arc::clone(&above.input))
             }
-            LogicalPlan::Sort(ref sort) if crate::config::options(state.config_options()).output_mode == "complete" && sort.fetch.is_none() => {
+            LogicalPlan::Sort(ref sort)
+                if crate::config::options(state.config_options()).output_mode
+                    == OutputMode::Complete
+                    && sort.fetch.is_none() =>
+            {
                 // A table has no order: readers sort.
                 Arc::unwrap_or_clone(Arc::clone(&sort.input))
             }
@@ -226,7 +260,8 @@ async fn streaming_plan(query: &Statement, state: &SessionState) -> Result<(Logi
 }
 
 fn check_root(plan: LogicalPlan, limit: Option<u64>) -> Result<(LogicalPlan, Option<u64>)> {
-    if matches!(&plan, LogicalPlan::Extension(Extension { node }) if node.as_any().is::<StreamQuery>()) {
+    if matches!(&plan, LogicalPlan::Extension(Extension { node }) if node.as_any().is::<StreamQuery>())
+    {
         return Ok((plan, limit));
     }
     let streams = plan.exists(|node| Ok(crate::logical::is_stream_scan(node)))?;
@@ -238,8 +273,12 @@ fn check_root(plan: LogicalPlan, limit: Option<u64>) -> Result<(LogicalPlan, Opt
         )
         .hint("leave them out, and order when you read: SELECT * FROM name ORDER BY …")
     } else {
-        Refusal::new("STREAMING_TABLE_WITHOUT_STREAM", "42KDE", "The query reads no stream.")
-            .hint("write FROM STREAM t …, or CREATE VIEW for a query over finite tables")
+        Refusal::new(
+            "STREAMING_TABLE_WITHOUT_STREAM",
+            "42KDE",
+            "The query reads no stream.",
+        )
+        .hint("write FROM STREAM t …, or CREATE VIEW for a query over finite tables")
     };
     Err(refusal.into())
 }
@@ -248,7 +287,12 @@ fn check_root(plan: LogicalPlan, limit: Option<u64>) -> Result<(LogicalPlan, Opt
 fn constant_limit(limit: &Limit) -> Result<u64> {
     match (limit.get_skip_type()?, limit.get_fetch_type()?) {
         (SkipType::Literal(0), FetchType::Literal(Some(fetch))) => Ok(fetch as u64),
-        _ => Err(Refusal::new("UNSUPPORTED_STREAMING_OPERATOR", "42KDE", "A streaming table takes LIMIT with a number, and no OFFSET.").into()),
+        _ => Err(Refusal::new(
+            "UNSUPPORTED_STREAMING_OPERATOR",
+            "42KDE",
+            "A streaming table takes LIMIT with a number, and no OFFSET.",
+        )
+        .into()),
     }
 }
 

@@ -23,10 +23,15 @@ pub struct EmittedFunction(pub Arc<StreamingTables>);
 impl TableFunctionImpl for ProgressFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let [name] = args.exprs() else {
-            return plan_err!("progress() takes the name of a streaming table: progress('hourly_sales')");
+            return plan_err!(
+                "progress() takes the name of a streaming table: progress('hourly_sales')"
+            );
         };
         let batch = progress_batch(&find(&self.0, name)?.history())?;
-        Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+        Ok(Arc::new(MemTable::try_new(
+            batch.schema(),
+            vec![vec![batch]],
+        )?))
     }
 }
 
@@ -35,7 +40,11 @@ impl TableFunctionImpl for EmittedFunction {
         let (name, epoch) = match args.exprs() {
             [name] => (name, None),
             [name, epoch] => (name, Some(number(epoch)?)),
-            _ => return plan_err!("emitted() takes a streaming table and an epoch: emitted('hourly_sales', 2)"),
+            _ => {
+                return plan_err!(
+                    "emitted() takes a streaming table and an epoch: emitted('hourly_sales', 2)"
+                );
+            }
         };
         let table = find(&self.0, name)?;
         let (last, rows) = match table.last_emitted() {
@@ -43,13 +52,29 @@ impl TableFunctionImpl for EmittedFunction {
             None => (None, Vec::new()),
         };
         if epoch.is_some() && epoch != last {
-            let kept = last.map_or_else(|| "none has run".to_owned(), |last| format!("the last is {last}"));
-            return Err(Refusal::new("EPOCH_NOT_KEPT", "42704", format!("{} keeps the rows of its last epoch only: {kept}.", table.name())).into());
+            let kept = last.map_or_else(
+                || "none has run".to_owned(),
+                |last| format!("the last is {last}"),
+            );
+            return Err(Refusal::new(
+                "EPOCH_NOT_KEPT",
+                "42704",
+                format!(
+                    "{} keeps the rows of its last epoch only: {kept}.",
+                    table.name()
+                ),
+            )
+            .into());
         }
         let schema = Arc::clone(&table.definition().schema);
         let rows = rows
             .into_iter()
-            .map(|batch| Ok(RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())?))
+            .map(|batch| {
+                Ok(RecordBatch::try_new(
+                    Arc::clone(&schema),
+                    batch.columns().to_vec(),
+                )?)
+            })
             .collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(MemTable::try_new(schema, vec![rows])?))
     }
@@ -57,11 +82,14 @@ impl TableFunctionImpl for EmittedFunction {
 
 /// The streaming table that an argument names: bare, or with its schema and catalog.
 fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
-    let Expr::Literal(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)), _) = name else {
+    let Expr::Literal(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)), _) = name
+    else {
         return plan_err!("the name of a streaming table is given as text: 'hourly_sales'");
     };
     let all = tables.all();
-    let found = all.iter().find(|table| table.name() == name || table.name().ends_with(&format!(".{name}")));
+    let found = all
+        .iter()
+        .find(|table| table.name() == name || table.name().ends_with(&format!(".{name}")));
     match found {
         Some(table) => Ok(Arc::clone(table)),
         None => Err(unknown(name)),
@@ -70,14 +98,20 @@ fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
 
 /// The error of a name that is no streaming table.
 pub(crate) fn unknown(name: &str) -> datafusion::common::DataFusionError {
-    Refusal::new("STREAMING_TABLE_NOT_FOUND", "42P01", format!("There is no streaming table '{name}'."))
-        .hint("SHOW STREAMING TABLES lists them")
-        .into()
+    Refusal::new(
+        "STREAMING_TABLE_NOT_FOUND",
+        "42P01",
+        format!("There is no streaming table '{name}'."),
+    )
+    .hint("SHOW STREAMING TABLES lists them")
+    .into()
 }
 
 fn number(expr: &Expr) -> Result<u64> {
     match expr {
-        Expr::Literal(ScalarValue::Int64(Some(number)), _) if *number >= 0 => Ok(number.unsigned_abs()),
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) if *number >= 0 => {
+            Ok(number.unsigned_abs())
+        }
         Expr::Literal(ScalarValue::UInt64(Some(number)), _) => Ok(*number),
         _ => plan_err!("an epoch is given as a number, from 0"),
     }
@@ -88,7 +122,9 @@ fn counts(records: &[EpochProgress], of: impl Fn(&EpochProgress) -> u64) -> Arra
 }
 
 fn watermarks(records: &[EpochProgress]) -> ArrayRef {
-    Arc::new(StringArray::from_iter(records.iter().map(|record| record.watermark.as_deref())))
+    Arc::new(StringArray::from_iter(
+        records.iter().map(|record| record.watermark.as_deref()),
+    ))
 }
 
 /// The figures of each epoch that repeat exactly, whatever the partitions: `epoch`, `input_rows`,
@@ -117,18 +153,42 @@ pub fn refresh_batch(records: &[EpochProgress]) -> Result<RecordBatch> {
 /// # Errors
 /// - none of its own: the columns are of one length
 pub fn progress_batch(records: &[EpochProgress]) -> Result<RecordBatch> {
-    let durations = records.iter().map(|record| record.duration.as_secs_f64() * 1_000.0);
+    let durations = records
+        .iter()
+        .map(|record| record.duration.as_secs_f64() * 1_000.0);
     let exact = refresh_batch(records)?;
     let mut columns: Vec<(String, ArrayRef, bool)> = exact
         .schema()
         .fields()
         .iter()
         .zip(exact.columns())
-        .map(|(field, column)| (field.name().clone(), Arc::clone(column), field.is_nullable()))
+        .map(|(field, column)| {
+            (
+                field.name().clone(),
+                Arc::clone(column),
+                field.is_nullable(),
+            )
+        })
         .collect();
-    columns.push(("open_groups".to_owned(), counts(records, |r| r.open_groups), false));
-    columns.push(("skipped_records".to_owned(), counts(records, |r| r.skipped_records), false));
-    columns.push(("state_bytes".to_owned(), counts(records, |r| r.state_bytes), false));
-    columns.push(("duration_ms".to_owned(), Arc::new(Float64Array::from_iter_values(durations)), false));
+    columns.push((
+        "open_groups".to_owned(),
+        counts(records, |r| r.open_groups),
+        false,
+    ));
+    columns.push((
+        "skipped_records".to_owned(),
+        counts(records, |r| r.skipped_records),
+        false,
+    ));
+    columns.push((
+        "state_bytes".to_owned(),
+        counts(records, |r| r.state_bytes),
+        false,
+    ));
+    columns.push((
+        "duration_ms".to_owned(),
+        Arc::new(Float64Array::from_iter_values(durations)),
+        false,
+    ));
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }

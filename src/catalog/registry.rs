@@ -14,26 +14,43 @@ pub struct StreamingTables {
 impl StreamingTables {
     /// The table with this resolved name.
     pub fn get(&self, name: &str) -> Option<Arc<StreamingTable>> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned()
     }
 
     /// All tables, by name.
     pub fn all(&self) -> Vec<Arc<StreamingTable>> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Adds a table, in the place of one of its name.
     pub fn insert(&self, name: String, table: Arc<StreamingTable>) {
-        self.tables.write().unwrap_or_else(PoisonError::into_inner).insert(name, table);
+        self.tables
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, table);
     }
 
     /// Removes a table.
     pub fn remove(&self, name: &str) -> Option<Arc<StreamingTable>> {
-        self.tables.write().unwrap_or_else(PoisonError::into_inner).remove(name)
+        self.tables
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name)
     }
 
     /// A table that reads the source with this resolved name.
     pub fn reader_of(&self, source: &str) -> Option<Arc<StreamingTable>> {
-        self.all().into_iter().find(|table| table.definition().sources.iter().any(|name| name == source))
+        self.all()
+            .into_iter()
+            .find(|table| table.definition().sources.iter().any(|name| name == source))
     }
 }

@@ -30,7 +30,12 @@ pub struct ReplaceTable {
 impl ReplaceTable {
     /// An empty table. Rows replace those of the same key, or all where there is no key.
     pub fn new(name: impl Into<String>, schema: SchemaRef, key: Option<Vec<usize>>) -> Self {
-        Self { name: name.into(), schema, key, rows: RwLock::default() }
+        Self {
+            name: name.into(),
+            schema,
+            key,
+            rows: RwLock::default(),
+        }
     }
 
     /// Takes the rows of an epoch.
@@ -40,7 +45,12 @@ impl ReplaceTable {
     pub fn replace(&self, rows: Vec<RecordBatch>) -> Result<()> {
         let rows = rows
             .into_iter()
-            .map(|batch| Ok(RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?))
+            .map(|batch| {
+                Ok(RecordBatch::try_new(
+                    Arc::clone(&self.schema),
+                    batch.columns().to_vec(),
+                )?)
+            })
             .collect::<Result<Vec<_>>>()?;
         let mut kept = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         *kept = match &self.key {
@@ -62,17 +72,30 @@ fn upsert(old: &[RecordBatch], new: Vec<RecordBatch>, key: &[usize]) -> Result<V
     let Some(first) = new.first() else {
         return Ok(old.to_vec());
     };
-    let columns = |batch: &RecordBatch| -> Vec<ArrayRef> { key.iter().map(|at| Arc::clone(batch.column(*at))).collect() };
-    let fields = columns(first).iter().map(|column| SortField::new(column.data_type().clone())).collect();
+    let columns = |batch: &RecordBatch| -> Vec<ArrayRef> {
+        key.iter().map(|at| Arc::clone(batch.column(*at))).collect()
+    };
+    let fields = columns(first)
+        .iter()
+        .map(|column| SortField::new(column.data_type().clone()))
+        .collect();
     let converter = RowConverter::new(fields)?;
     let mut keys: HashSet<OwnedRow> = HashSet::new();
     for batch in &new {
-        keys.extend(converter.convert_columns(&columns(batch))?.iter().map(|row| row.owned()));
+        keys.extend(
+            converter
+                .convert_columns(&columns(batch))?
+                .iter()
+                .map(|row| row.owned()),
+        );
     }
     let mut all = Vec::with_capacity(old.len() + new.len());
     for batch in old {
         let rows = converter.convert_columns(&columns(batch))?;
-        let stays: BooleanArray = rows.iter().map(|row| Some(!keys.contains(&row.owned()))).collect();
+        let stays: BooleanArray = rows
+            .iter()
+            .map(|row| Some(!keys.contains(&row.owned())))
+            .collect();
         let rest = filter_record_batch(batch, &stays)?;
         if rest.num_rows() > 0 {
             all.push(rest);
@@ -99,8 +122,16 @@ impl TableProvider for ReplaceTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(MemorySourceConfig::try_new_exec(&[rows], self.schema(), projection.cloned())?)
+        let rows = self
+            .rows
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        Ok(MemorySourceConfig::try_new_exec(
+            &[rows],
+            self.schema(),
+            projection.cloned(),
+        )?)
     }
 
     async fn insert_into(
@@ -112,7 +143,10 @@ impl TableProvider for ReplaceTable {
         Err(Refusal::new(
             "UNSUPPORTED_FEATURE.TABLE_OPERATION",
             "0A000",
-            format!("{} is a streaming table: only its query writes to it.", self.name),
+            format!(
+                "{} is a streaming table: only its query writes to it.",
+                self.name
+            ),
         )
         .into())
     }

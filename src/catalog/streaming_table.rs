@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 
 use super::definition::Definition;
 use super::replace_table::ReplaceTable;
-use crate::logical::OutputMode;
+use crate::config::OutputMode;
 use crate::query::{Attached, EpochProgress, EpochSink, RunState};
 use crate::source::{AppendLog, AppendTable};
 
@@ -62,7 +62,10 @@ impl EpochSink for TableResult {
     async fn commit(&self, rows: Vec<RecordBatch>, mut progress: EpochProgress) -> Result<()> {
         let rows = match &self.rows {
             Rows::Append(log) => {
-                let rows = within(rows, self.limit.map(|limit| limit.saturating_sub(log.rows())));
+                let rows = within(
+                    rows,
+                    self.limit.map(|limit| limit.saturating_sub(log.rows())),
+                );
                 log.append(&rows)?;
                 rows
             }
@@ -89,7 +92,9 @@ fn within(rows: Vec<RecordBatch>, room: Option<u64>) -> Vec<RecordBatch> {
     };
     let mut kept = Vec::new();
     for batch in rows {
-        let length = usize::try_from(room).unwrap_or(usize::MAX).min(batch.num_rows());
+        let length = usize::try_from(room)
+            .unwrap_or(usize::MAX)
+            .min(batch.num_rows());
         if length > 0 {
             kept.push(batch.slice(0, length));
         }
@@ -104,13 +109,26 @@ impl StreamingTable {
         let schema = Arc::clone(&definition.schema);
         let rows = match definition.mode {
             OutputMode::Append => Rows::Append(Arc::new(AppendLog::new(schema))),
-            OutputMode::Update => {
-                Rows::Replace(Arc::new(ReplaceTable::new(name.clone(), schema, Some(definition.key.clone()))))
+            OutputMode::Update => Rows::Replace(Arc::new(ReplaceTable::new(
+                name.clone(),
+                schema,
+                Some(definition.key.clone()),
+            ))),
+            OutputMode::Complete => {
+                Rows::Replace(Arc::new(ReplaceTable::new(name.clone(), schema, None)))
             }
-            OutputMode::Complete => Rows::Replace(Arc::new(ReplaceTable::new(name.clone(), schema, None))),
         };
-        let result = TableResult { rows, limit: definition.limit, shown: Mutex::default() };
-        Self { name, definition, run: Arc::default(), result: Arc::new(result) }
+        let result = TableResult {
+            rows,
+            limit: definition.limit,
+            shown: Mutex::default(),
+        };
+        Self {
+            name,
+            definition,
+            run: Arc::default(),
+            result: Arc::new(result),
+        }
     }
 
     /// Its resolved name.
@@ -127,7 +145,10 @@ impl StreamingTable {
     pub fn provider(&self) -> Arc<dyn TableProvider> {
         match &self.result.rows {
             Rows::Append(log) => {
-                let reason = format!("{} is a streaming table: only its query writes to it.", self.name);
+                let reason = format!(
+                    "{} is a streaming table: only its query writes to it.",
+                    self.name
+                );
                 Arc::new(AppendTable::new(self.name.clone(), Arc::clone(log)).read_only(reason))
             }
             Rows::Replace(table) => Arc::clone(table) as Arc<dyn TableProvider>,
@@ -158,15 +179,26 @@ impl StreamingTable {
     /// - the query cannot be planned any more
     /// - those of the sources and the plan; epochs before the one that failed stay
     pub async fn refresh(&self, state: &SessionState) -> Result<Vec<EpochProgress>> {
-        let before = self.result.shown().history.back().map(|progress| progress.epoch);
+        let before = self
+            .result
+            .shown()
+            .history
+            .back()
+            .map(|progress| progress.epoch);
         let (plan, state) = self.definition.replan(state).await?;
         let plan = state.create_physical_plan(&plan).await?;
-        let attached = Attached { run: Arc::clone(&self.run), sink: Arc::clone(&self.result) as Arc<dyn EpochSink> };
+        let attached = Attached {
+            run: Arc::clone(&self.run),
+            sink: Arc::clone(&self.result) as Arc<dyn EpochSink>,
+        };
         let config = state.config().clone().with_extension(Arc::new(attached));
         let context = TaskContext::from(&state).with_session_config(config);
         let mut rows = execute_stream(plan, Arc::new(context))?;
         while rows.try_next().await?.is_some() {}
         let history = self.history();
-        Ok(history.into_iter().filter(|progress| before.is_none_or(|before| progress.epoch > before)).collect())
+        Ok(history
+            .into_iter()
+            .filter(|progress| before.is_none_or(|before| progress.epoch > before))
+            .collect())
     }
 }

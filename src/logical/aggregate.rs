@@ -9,7 +9,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
 use super::group_time::{GroupTime, TimeValue};
 use super::marks::{Mark, Marks, marks, through};
-use super::query::{OutputMode, one_input};
+use super::query::one_input;
+use crate::config::OutputMode;
 
 /// Groups rows of a stream and keeps the groups' partial states until their time has closed.
 ///
@@ -47,7 +48,16 @@ impl StreamAggregate {
         judges: bool,
         schema: DFSchemaRef,
     ) -> Self {
-        Self { input, time, keys, aggregates, mode, judges, id: None, schema }
+        Self {
+            input,
+            time,
+            keys,
+            aggregates,
+            mode,
+            judges,
+            id: None,
+            schema,
+        }
     }
 
     /// Marks of its columns: the group's time keeps its mark.
@@ -56,14 +66,20 @@ impl StreamAggregate {
         let mut columns = through(&self.keys, self.input.schema(), &input);
         if let Some(time) = &self.time {
             let mark = time.closes.then(|| match &time.value {
-                TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => Mark::Window(spec.clone()),
+                TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
+                    Mark::Window(spec.clone())
+                }
                 TimeValue::Bin(bin) => Mark::Bin(bin.clone()),
                 TimeValue::Instant(_) => Mark::EventTime,
             });
             columns.insert(time.position.min(columns.len()), mark);
         }
         columns.resize(self.schema.fields().len(), None);
-        Ok(Marks { streaming: input.streaming, emitted: true, columns })
+        Ok(Marks {
+            streaming: input.streaming,
+            emitted: true,
+            columns,
+        })
     }
 }
 
@@ -97,7 +113,10 @@ impl UserDefinedLogicalNodeCore for StreamAggregate {
 
     fn expressions(&self) -> Vec<Expr> {
         let time = self.time.iter().map(|time| &time.expr);
-        time.chain(&self.keys).chain(&self.aggregates).cloned().collect()
+        time.chain(&self.keys)
+            .chain(&self.aggregates)
+            .cloned()
+            .collect()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -105,19 +124,41 @@ impl UserDefinedLogicalNodeCore for StreamAggregate {
         if let Some(time) = &self.time {
             write!(f, ", time {time}")?;
         }
-        write!(f, ", keys [{}], aggregates [{}]", list(&self.keys), list(&self.aggregates))
+        write!(
+            f,
+            ", keys [{}], aggregates [{}]",
+            list(&self.keys),
+            list(&self.aggregates)
+        )
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let mut exprs = exprs.into_iter();
-        let mut next = || exprs.next().ok_or_else(|| internal_datafusion_err!("an expression is missing"));
+        let mut next = || {
+            exprs
+                .next()
+                .ok_or_else(|| internal_datafusion_err!("an expression is missing"))
+        };
         let time = match &self.time {
-            Some(time) => Some(GroupTime { expr: next()?, ..time.clone() }),
+            Some(time) => Some(GroupTime {
+                expr: next()?,
+                ..time.clone()
+            }),
             None => None,
         };
         let keys = self.keys.iter().map(|_| next()).collect::<Result<_>>()?;
-        let aggregates = self.aggregates.iter().map(|_| next()).collect::<Result<_>>()?;
-        Ok(Self { input: one_input(inputs)?, time, keys, aggregates, ..self.clone() })
+        let aggregates = self
+            .aggregates
+            .iter()
+            .map(|_| next())
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            input: one_input(inputs)?,
+            time,
+            keys,
+            aggregates,
+            ..self.clone()
+        })
     }
 
     fn necessary_children_exprs(&self, _output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
@@ -127,5 +168,9 @@ impl UserDefinedLogicalNodeCore for StreamAggregate {
 }
 
 fn list(exprs: &[Expr]) -> String {
-    exprs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    exprs
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -26,13 +26,12 @@ use super::aggregate::StreamAggregate;
 use super::check;
 use super::group_time::{GroupTime, TimeValue};
 use super::marks::{Mark, Marks, expr_mark, marks};
-use super::query::{OutputMode, StreamQuery, WatermarkPolicy};
+use super::query::StreamQuery;
 use super::scan::is_stream_scan;
 use super::time_window::TimeWindow;
 use super::watermark::Watermark;
 use super::windows::WindowBounds;
-use crate::config::{options, unit_of};
-use crate::error::Refusal;
+use crate::config::{OutputMode, WatermarkPolicy, options, unit_of};
 
 /// The analyzer rule that DataFusion runs: [`analyze`] with the session's settings.
 #[derive(Debug, Default)]
@@ -41,9 +40,7 @@ pub struct StreamAnalyzer;
 impl AnalyzerRule for StreamAnalyzer {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let options = options(config);
-        let mode = setting(&options.output_mode, "tidegate.output_mode")?;
-        let policy = setting(&options.multiple_watermark_policy, "tidegate.multiple_watermark_policy")?;
-        analyze(plan, mode, policy)
+        analyze(plan, options.output_mode, options.multiple_watermark_policy)
     }
 
     fn name(&self) -> &str {
@@ -51,17 +48,15 @@ impl AnalyzerRule for StreamAnalyzer {
     }
 }
 
-fn setting<T: std::str::FromStr<Err = String>>(text: &str, name: &str) -> Result<T> {
-    text.parse().map_err(|reason| {
-        Refusal::new("INVALID_CONF_VALUE", "22022", format!("{name}: {reason}.")).into()
-    })
-}
-
 /// Makes a plan ready to run in epochs; a plan without our nodes is returned as it is.
 ///
 /// # Errors
 /// - what a stream cannot do, each with its condition name
-pub fn analyze(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<LogicalPlan> {
+pub fn analyze(
+    plan: LogicalPlan,
+    mode: OutputMode,
+    policy: WatermarkPolicy,
+) -> Result<LogicalPlan> {
     if !concerns(&plan)? {
         return Ok(plan);
     }
@@ -107,7 +102,10 @@ fn streaming_node(plan: LogicalPlan, mode: OutputMode) -> Result<Transformed<Log
             if !marks(input)?.streaming {
                 return Ok(Transformed::no(plan));
             }
-            let columns = input.schema().iter().map(|field| Expr::Column(Column::from(field)));
+            let columns = input
+                .schema()
+                .iter()
+                .map(|field| Expr::Column(Column::from(field)));
             let aggregate = Aggregate::try_new(Arc::clone(input), columns.collect(), vec![])?;
             Ok(Transformed::yes(stream_aggregate(aggregate, mode)?))
         }
@@ -139,12 +137,22 @@ fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPla
     }
     check::emits(mode, time.as_ref(), &keys)?;
     let judges = !input_marks.emitted;
-    let node = StreamAggregate::new(input, time, keys, aggregate.aggr_expr, mode, judges, aggregate.schema);
+    let node = StreamAggregate::new(
+        input,
+        time,
+        keys,
+        aggregate.aggr_expr,
+        mode,
+        judges,
+        aggregate.schema,
+    );
     Ok(extension(node))
 }
 
 fn extension(node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'static) -> LogicalPlan {
-    LogicalPlan::Extension(Extension { node: Arc::new(node) })
+    LogicalPlan::Extension(Extension {
+        node: Arc::new(node),
+    })
 }
 
 /// The grouping time of a folded window.
@@ -159,7 +167,11 @@ fn window_time(position: usize, window: &TimeWindow, input: &Marks) -> GroupTime
 }
 
 /// The first grouping expression whose value carries the mark.
-fn value_time(group: &[Expr], input: &LogicalPlan, input_marks: &Marks) -> Result<Option<GroupTime>> {
+fn value_time(
+    group: &[Expr],
+    input: &LogicalPlan,
+    input_marks: &Marks,
+) -> Result<Option<GroupTime>> {
     use datafusion::logical_expr::ExprSchemable;
     for (position, expr) in group.iter().enumerate() {
         let value = match expr_mark(expr, input.schema(), input_marks) {
@@ -172,7 +184,12 @@ fn value_time(group: &[Expr], input: &LogicalPlan, input_marks: &Marks) -> Resul
             Some(Mark::Bound(..)) | None => continue,
         };
         let expr = expr.clone();
-        return Ok(Some(GroupTime { position, expr, value, closes: true }));
+        return Ok(Some(GroupTime {
+            position,
+            expr,
+            value,
+            closes: true,
+        }));
     }
     Ok(None)
 }
@@ -192,14 +209,23 @@ fn fold_window(aggregate: &Aggregate) -> Result<Option<(LogicalPlan, usize, Time
     let Some(window) = extension.node.as_any().downcast_ref::<TimeWindow>() else {
         return Ok(None);
     };
-    let (qualifier, field) = extension.node.schema().qualified_field(window.window_index());
+    let (qualifier, field) = extension
+        .node
+        .schema()
+        .qualified_field(window.window_index());
     let column = Column::new(qualifier.cloned(), field.name());
     let position = aggregate
         .group_expr
         .iter()
         .position(|expr| *expr == Expr::Column(column.clone()));
-    let uses = aggregate.group_expr.iter().chain(&aggregate.aggr_expr).chain(&filters);
-    let used = uses.filter(|expr| expr.column_refs().contains(&column)).count();
+    let uses = aggregate
+        .group_expr
+        .iter()
+        .chain(&aggregate.aggr_expr)
+        .chain(&filters);
+    let used = uses
+        .filter(|expr| expr.column_refs().contains(&column))
+        .count();
     let Some(position) = position.filter(|_| used == 1) else {
         return Ok(None);
     };
@@ -219,19 +245,32 @@ fn expand(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let Some(window) = extension.node.as_any().downcast_ref::<TimeWindow>() else {
         return Ok(Transformed::no(plan));
     };
-    let (qualifier, field) = extension.node.schema().qualified_field(window.window_index());
+    let (qualifier, field) = extension
+        .node
+        .schema()
+        .qualified_field(window.window_index());
     let column = Column::new(qualifier.cloned(), field.name());
     let bounds = ScalarUDF::from(WindowBounds::new(window.spec.clone()));
     let time = cast(window.time.clone(), window.spec.bound_type());
     let call = match qualifier {
-        Some(qualifier) => bounds.call(vec![time]).alias_qualified(Some(qualifier.clone()), field.name()),
+        Some(qualifier) => bounds
+            .call(vec![time])
+            .alias_qualified(Some(qualifier.clone()), field.name()),
         None => bounds.call(vec![time]).alias(field.name()),
     };
-    let columns = window.input.schema().iter().map(|field| Expr::Column(Column::from(field)));
+    let columns = window
+        .input
+        .schema()
+        .iter()
+        .map(|field| Expr::Column(Column::from(field)));
     let builder = LogicalPlanBuilder::from(window.input.clone())
         .project(columns.chain([call]).collect::<Vec<_>>())?
         .filter(Expr::Column(column.clone()).is_not_null())?;
-    let builder = if window.spec.shape.hops() { builder.unnest_column(column)? } else { builder };
+    let builder = if window.spec.shape.hops() {
+        builder.unnest_column(column)?
+    } else {
+        builder
+    };
     Ok(Transformed::yes(builder.build()?))
 }
 
@@ -245,7 +284,10 @@ fn number(plan: LogicalPlan) -> Result<LogicalPlan> {
         if let Some(watermark) = node.node.as_any().downcast_ref::<Watermark>() {
             let id = Some(clauses);
             clauses += 1;
-            return Ok(Transformed::yes(extension(Watermark { id, ..watermark.clone() })));
+            return Ok(Transformed::yes(extension(Watermark {
+                id,
+                ..watermark.clone()
+            })));
         }
         if let Some(aggregate) = node.node.as_any().downcast_ref::<StreamAggregate>() {
             let id = Some(operators);
@@ -272,7 +314,11 @@ fn root(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<
             .collect::<Result<Vec<_>>>()?;
         return plan.with_new_exprs(plan.expressions(), inputs);
     }
-    Ok(extension(StreamQuery { input: plan, mode, policy }))
+    Ok(extension(StreamQuery {
+        input: plan,
+        mode,
+        policy,
+    }))
 }
 
 /// Whether an operator that sees the whole result stands somewhere below.

@@ -4,12 +4,12 @@
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result};
-use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, Operator, BinaryExpr};
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, Join, LogicalPlan, Operator};
 
 use super::aggregate::StreamAggregate;
 use super::group_time::GroupTime;
 use super::marks::{Mark, Marks, expr_mark, marks};
-use super::query::OutputMode;
+use crate::config::OutputMode;
 use crate::error::Refusal;
 
 /// SQLSTATE of what a streaming query cannot do.
@@ -37,7 +37,11 @@ pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -
     if mode != OutputMode::Append || time.is_some_and(|time| time.closes) {
         return Ok(());
     }
-    let keys = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let keys = keys
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
     let what = match time {
         Some(time) => format!("the time {} carries no watermark", time.expr),
         None if keys.is_empty() => "it has no groups that a watermark could close".to_owned(),
@@ -57,8 +61,15 @@ pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -
 
 /// Grouping sets over a stream.
 pub(super) fn grouping_sets(group: &[Expr]) -> Result<()> {
-    if group.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
-        return refuse("GROUPING_SETS", "ROLLUP, CUBE and GROUPING SETS over a stream are not supported.", "write one query for each grouping");
+    if group
+        .iter()
+        .any(|expr| matches!(expr, Expr::GroupingSet(_)))
+    {
+        return refuse(
+            "GROUPING_SETS",
+            "ROLLUP, CUBE and GROUPING SETS over a stream are not supported.",
+            "write one query for each grouping",
+        );
     }
     Ok(())
 }
@@ -66,10 +77,20 @@ pub(super) fn grouping_sets(group: &[Expr]) -> Result<()> {
 fn refuse(what: &str, message: &str, hint: &str) -> Result<()> {
     let condition = match what {
         "OVER" => "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING",
-        "SUBQUERY" => return Err(Refusal::new("INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY", "42823", message).hint(hint).into()),
+        "SUBQUERY" => {
+            return Err(Refusal::new(
+                "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY",
+                "42823",
+                message,
+            )
+            .hint(hint)
+            .into());
+        }
         _ => "UNSUPPORTED_STREAMING_OPERATOR",
     };
-    Err(Refusal::new(condition, UNSUPPORTED, message).hint(hint).into())
+    Err(Refusal::new(condition, UNSUPPORTED, message)
+        .hint(hint)
+        .into())
 }
 
 /// Checks every node of a plan.
@@ -87,7 +108,11 @@ fn subqueries(node: &LogicalPlan) -> Result<()> {
     node.apply_subqueries(|subquery| {
         let streaming = subquery.exists(|inner| Ok(super::scan::is_stream_scan(inner)))?;
         if streaming {
-            refuse("SUBQUERY", "A stream cannot stand in a subquery of an expression.", "join the stream instead, or read the table without STREAM")?;
+            refuse(
+                "SUBQUERY",
+                "A stream cannot stand in a subquery of an expression.",
+                "join the stream instead, or read the table without STREAM",
+            )?;
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -109,27 +134,39 @@ fn operator(node: &LogicalPlan, mode: OutputMode) -> Result<()> {
         LogicalPlan::Aggregate(_) => Ok(()),
         LogicalPlan::Join(join) => streaming_join(join),
         LogicalPlan::Union(union) => {
-            let inputs = union.inputs.iter().map(|input| marks(input)).collect::<Result<Vec<_>>>()?;
+            let inputs = union
+                .inputs
+                .iter()
+                .map(|input| marks(input))
+                .collect::<Result<Vec<_>>>()?;
             streaming_union(&inputs)
         }
-        LogicalPlan::RecursiveQuery(_) if marks(node)?.streaming => {
-            refuse("RECURSIVE", "A stream cannot stand in a recursive query.", "read the table without STREAM")
+        LogicalPlan::RecursiveQuery(_) if marks(node)?.streaming => refuse(
+            "RECURSIVE",
+            "A stream cannot stand in a recursive query.",
+            "read the table without STREAM",
+        ),
+        LogicalPlan::Extension(extension) => {
+            match extension.node.as_any().downcast_ref::<StreamAggregate>() {
+                Some(aggregate) => chained(aggregate, mode),
+                None => Ok(()),
+            }
         }
-        LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<StreamAggregate>() {
-            Some(aggregate) => chained(aggregate, mode),
-            None => Ok(()),
-        },
         _ => Ok(()),
     }
 }
 
 /// An aggregate over an aggregate: only final rows may be counted again.
 fn chained(aggregate: &StreamAggregate, mode: OutputMode) -> Result<()> {
-    let whole = aggregate
-        .input
-        .exists(|node| Ok(matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Limit(_)) && marks(node)?.streaming))?;
+    let whole = aggregate.input.exists(|node| {
+        Ok(matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Limit(_)) && marks(node)?.streaming)
+    })?;
     if whole {
-        return refuse("LIMIT", "LIMIT and ORDER BY cannot stand below an aggregate over a stream.", "move them to the outermost SELECT");
+        return refuse(
+            "LIMIT",
+            "LIMIT and ORDER BY cannot stand below an aggregate over a stream.",
+            "move them to the outermost SELECT",
+        );
     }
     if marks(&aggregate.input)?.emitted && mode != OutputMode::Append {
         return Err(Refusal::new(
@@ -149,7 +186,11 @@ fn streaming_union(inputs: &[Marks]) -> Result<()> {
     if streams == 0 || streams == inputs.len() {
         return Ok(());
     }
-    refuse("UNION", "UNION of a stream and a finite table would emit the table's rows in every epoch.", "read the table as a stream too: STREAM t")
+    refuse(
+        "UNION",
+        "UNION of a stream and a finite table would emit the table's rows in every epoch.",
+        "read the table as a stream too: STREAM t",
+    )
 }
 
 fn streaming_join(join: &Join) -> Result<()> {
@@ -177,15 +218,23 @@ fn one_stream(join_type: JoinType, stream_left: bool) -> Result<()> {
     }
     refuse(
         "JOIN",
-        &format!("A {join_type} join cannot keep the unmatched rows of a finite table against a stream: a later row could match."),
+        &format!(
+            "A {join_type} join cannot keep the unmatched rows of a finite table against a stream: a later row could match."
+        ),
         "make the stream the outer side: stream LEFT JOIN table",
     )
 }
 
 /// Two streams meet only in windows: both sides emit a window in the same epoch, so it is complete.
 fn two_streams(join: &Join, left: &Marks, right: &Marks) -> Result<()> {
-    let equal_windows = join.on.iter().any(|(l, r)| same_window(l, r, join, left, right))
-        || join.filter.as_ref().is_some_and(|filter| filter_has_window(filter, join, left, right));
+    let equal_windows = join
+        .on
+        .iter()
+        .any(|(l, r)| same_window(l, r, join, left, right))
+        || join
+            .filter
+            .as_ref()
+            .is_some_and(|filter| filter_has_window(filter, join, left, right));
     if left.emitted && right.emitted && equal_windows {
         return Ok(());
     }
@@ -198,17 +247,26 @@ fn two_streams(join: &Join, left: &Marks, right: &Marks) -> Result<()> {
 
 fn same_window(l: &Expr, r: &Expr, join: &Join, left: &Marks, right: &Marks) -> bool {
     let mark_of = |expr: &Expr| {
-        expr_mark(expr, join.left.schema(), left).or_else(|| expr_mark(expr, join.right.schema(), right))
+        expr_mark(expr, join.left.schema(), left)
+            .or_else(|| expr_mark(expr, join.right.schema(), right))
     };
     match (mark_of(l), mark_of(r)) {
-        (Some(a), Some(b)) => a == b && matches!(a, Mark::Window(_) | Mark::Bound(..) | Mark::Bin(_)),
+        (Some(a), Some(b)) => {
+            a == b && matches!(a, Mark::Window(_) | Mark::Bound(..) | Mark::Bin(_))
+        }
         _ => false,
     }
 }
 
 fn filter_has_window(filter: &Expr, join: &Join, left: &Marks, right: &Marks) -> bool {
-    datafusion::logical_expr::utils::split_conjunction(filter).into_iter().any(|part| match part {
-        Expr::BinaryExpr(BinaryExpr { left: l, op: Operator::Eq, right: r }) => same_window(l, r, join, left, right),
-        _ => false,
-    })
+    datafusion::logical_expr::utils::split_conjunction(filter)
+        .into_iter()
+        .any(|part| match part {
+            Expr::BinaryExpr(BinaryExpr {
+                left: l,
+                op: Operator::Eq,
+                right: r,
+            }) => same_window(l, r, join, left, right),
+            _ => false,
+        })
 }

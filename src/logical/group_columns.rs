@@ -48,7 +48,11 @@ fn groups(plan: &LogicalPlan) -> Option<Groups> {
         LogicalPlan::Projection(projection) => {
             let input = groups(&projection.input)?;
             let schema = projection.input.schema();
-            let columns = projection.expr.iter().map(|expr| group_of(expr, schema, &input)).collect();
+            let columns = projection
+                .expr
+                .iter()
+                .map(|expr| group_of(expr, schema, &input))
+                .collect();
             Some(Groups { columns, ..input })
         }
         LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) => groups(plan.inputs().first()?),
@@ -60,8 +64,14 @@ fn groups(plan: &LogicalPlan) -> Option<Groups> {
 fn group_of(expr: &Expr, schema: &DFSchema, input: &Groups) -> Option<usize> {
     match expr {
         Expr::Alias(alias) => group_of(&alias.expr, schema, input),
-        Expr::Column(column) => input.columns.get(schema.index_of_column(column).ok()?).copied().flatten(),
-        Expr::ScalarFunction(function) if matches!(function.name(), "get_field" | "window_time") => {
+        Expr::Column(column) => input
+            .columns
+            .get(schema.index_of_column(column).ok()?)
+            .copied()
+            .flatten(),
+        Expr::ScalarFunction(function)
+            if matches!(function.name(), "get_field" | "window_time") =>
+        {
             // A field of another struct does not name its group.
             let window = function.args.first()?;
             let data_type = window.get_type(schema).ok()?;

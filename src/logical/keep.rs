@@ -29,7 +29,9 @@ pub struct KeepStreams {
 
 impl KeepStreams {
     /// Puts the rules that need it behind this guard; all others stay as they are.
-    pub fn guard(rule: Arc<dyn OptimizerRule + Send + Sync>) -> Arc<dyn OptimizerRule + Send + Sync> {
+    pub fn guard(
+        rule: Arc<dyn OptimizerRule + Send + Sync>,
+    ) -> Arc<dyn OptimizerRule + Send + Sync> {
         if CHANGES_STREAMS.contains(&rule.name()) {
             Arc::new(Self { rule })
         } else {
@@ -58,7 +60,11 @@ impl OptimizerRule for KeepStreams {
         self.rule.apply_order()
     }
 
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
         if self.keeps(&plan)? {
             return Ok(Transformed::no(plan));
         }

@@ -71,14 +71,22 @@ pub(crate) fn marks(plan: &LogicalPlan) -> Result<Marks> {
             let input = marks(&aggregate.input)?;
             let mut columns = through(&aggregate.group_expr, aggregate.input.schema(), &input);
             columns.resize(plan.schema().fields().len(), None);
-            Ok(Marks { emitted: input.streaming, ..input }.with_columns(columns))
+            Ok(Marks {
+                emitted: input.streaming,
+                ..input
+            }
+            .with_columns(columns))
         }
         LogicalPlan::Join(join) => {
             let (left, right) = (marks(&join.left)?, marks(&join.right)?);
             Ok(joined(plan, join.join_type, left, right))
         }
         LogicalPlan::Union(union) => {
-            let inputs = union.inputs.iter().map(|input| marks(input)).collect::<Result<Vec<_>>>()?;
+            let inputs = union
+                .inputs
+                .iter()
+                .map(|input| marks(input))
+                .collect::<Result<Vec<_>>>()?;
             Ok(united(plan, &inputs))
         }
         LogicalPlan::Extension(extension) => of_extension(plan, extension),
@@ -152,7 +160,11 @@ fn joined(plan: &LogicalPlan, join_type: JoinType, left: Marks, right: Marks) ->
         _ => left.columns.into_iter().chain(right.columns).collect(),
     };
     columns.resize(plan.schema().fields().len(), None);
-    Marks { streaming, emitted, columns }
+    Marks {
+        streaming,
+        emitted,
+        columns,
+    }
 }
 
 /// A column of a union is marked when it is in every input, in the same way.
@@ -175,7 +187,10 @@ fn united(plan: &LogicalPlan, inputs: &[Marks]) -> Marks {
 
 /// Marks of expressions over a marked input.
 pub(crate) fn through(exprs: &[Expr], schema: &DFSchema, input: &Marks) -> Vec<Option<Mark>> {
-    exprs.iter().map(|expr| expr_mark(expr, schema, input)).collect()
+    exprs
+        .iter()
+        .map(|expr| expr_mark(expr, schema, input))
+        .collect()
 }
 
 /// Mark of one expression over a marked input.
@@ -191,13 +206,21 @@ pub(crate) fn expr_mark(expr: &Expr, schema: &DFSchema, input: &Marks) -> Option
     }
 }
 
-fn function_mark(expr: &Expr, function: &ScalarFunction, schema: &DFSchema, input: &Marks) -> Option<Mark> {
+fn function_mark(
+    expr: &Expr,
+    function: &ScalarFunction,
+    schema: &DFSchema,
+    input: &Marks,
+) -> Option<Mark> {
     match function.name() {
         "window_time" => match expr_mark(function.args.first()?, schema, input)? {
             Mark::Window(_) => Some(Mark::EventTime),
             _ => None,
         },
-        "get_field" => match (expr_mark(function.args.first()?, schema, input)?, function.args.get(1)?) {
+        "get_field" => match (
+            expr_mark(function.args.first()?, schema, input)?,
+            function.args.get(1)?,
+        ) {
             (Mark::Window(spec), Expr::Literal(field, _)) => {
                 Some(Mark::Bound(spec, field.try_as_str().flatten()?.to_owned()))
             }
@@ -215,7 +238,10 @@ fn bin(expr: &Expr, function: &ScalarFunction, schema: &DFSchema, input: &Marks)
     let [time] = times.as_slice() else {
         return None;
     };
-    if constants.iter().any(|constant| !matches!(uncast(constant), Expr::Literal(..))) {
+    if constants
+        .iter()
+        .any(|constant| !matches!(uncast(constant), Expr::Literal(..)))
+    {
         return None;
     }
     let column = uncast(time);
@@ -231,19 +257,34 @@ fn bin(expr: &Expr, function: &ScalarFunction, schema: &DFSchema, input: &Marks)
         .clone()
         .transform(|inner| {
             Ok(match &inner {
-                Expr::Column(_) => Transformed::yes(Expr::Column(Column::from_name(Bin::EVENT_TIME))),
+                Expr::Column(_) => {
+                    Transformed::yes(Expr::Column(Column::from_name(Bin::EVENT_TIME)))
+                }
                 _ => Transformed::no(inner),
             })
         })
         .ok()?
         .data;
-    Some(Bin { function, event_type })
+    Some(Bin {
+        function,
+        event_type,
+    })
 }
 
 /// What stands under casts from one timestamp type to another: those keep the order.
 fn uncast(expr: &Expr) -> &Expr {
     match expr {
-        Expr::Cast(cast) if matches!(cast.field.data_type(), DataType::Timestamp(..) | DataType::Interval(_) | DataType::Utf8 | DataType::Utf8View) => uncast(&cast.expr),
+        Expr::Cast(cast)
+            if matches!(
+                cast.field.data_type(),
+                DataType::Timestamp(..)
+                    | DataType::Interval(_)
+                    | DataType::Utf8
+                    | DataType::Utf8View
+            ) =>
+        {
+            uncast(&cast.expr)
+        }
         _ => expr,
     }
 }

@@ -28,7 +28,7 @@ pub use analyze::{StreamAnalyzer, analyze};
 pub use group_columns::group_columns;
 pub use group_time::{Bin, GroupTime, TimeValue};
 pub use keep::KeepStreams;
-pub use query::{OutputMode, StreamQuery, WatermarkPolicy};
+pub use query::StreamQuery;
 pub use scan::{StreamScan, is_stream_scan, stream_scan, stream_scans};
 pub use time_window::{TimeWindow, WindowSpec};
 pub use watermark::Watermark;

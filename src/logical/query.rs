@@ -3,67 +3,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::str::FromStr;
 
 use datafusion::common::{DFSchemaRef, Result, internal_datafusion_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
-/// What of its groups a query emits, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub enum OutputMode {
-    /// A group once, at the end of the first epoch whose watermark has passed its window's end.
-    #[default]
-    Append,
-    /// The groups that an epoch touched, at its end.
-    Update,
-    /// Every group, at every epoch's end; nothing is late and nothing is evicted.
-    Complete,
-}
-
-impl FromStr for OutputMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "append" => Ok(Self::Append),
-            "update" => Ok(Self::Update),
-            "complete" => Ok(Self::Complete),
-            _ => Err(format!("'{text}' is not an output mode: append, update or complete")),
-        }
-    }
-}
-
-impl fmt::Display for OutputMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Append => "append",
-            Self::Update => "update",
-            Self::Complete => "complete",
-        })
-    }
-}
-
-/// Which watermark a query with several clauses has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub enum WatermarkPolicy {
-    /// The least: an input that has seen nothing holds it.
-    #[default]
-    Min,
-    /// The greatest.
-    Max,
-}
-
-impl FromStr for WatermarkPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "min" => Ok(Self::Min),
-            "max" => Ok(Self::Max),
-            _ => Err(format!("'{text}' is not a watermark policy: min or max")),
-        }
-    }
-}
+use crate::config::{OutputMode, WatermarkPolicy};
 
 /// Everything below runs in epochs; everything above sees one stream of emitted rows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -74,7 +74,13 @@ impl TimeWindow {
             &datafusion::arrow::datatypes::Schema::new(vec![field]),
         )?;
         let schema = Arc::new(input.schema().join(&added)?);
-        Ok(Self { input, time, spec, place, schema })
+        Ok(Self {
+            input,
+            time,
+            spec,
+            place,
+            schema,
+        })
     }
 
     /// Index of the added column: the last.
@@ -129,8 +135,16 @@ impl UserDefinedLogicalNodeCore for TimeWindow {
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let input = one_input(inputs)?;
         let (qualifier, field) = self.schema.qualified_field(self.window_index());
-        let qualifier = qualifier.cloned().unwrap_or_else(|| TableReference::bare(""));
+        let qualifier = qualifier
+            .cloned()
+            .unwrap_or_else(|| TableReference::bare(""));
         let name = field.name().clone();
-        Self::try_new(input, one_expr(exprs)?, self.spec.clone(), (qualifier, &name), self.place)
+        Self::try_new(
+            input,
+            one_expr(exprs)?,
+            self.spec.clone(),
+            (qualifier, &name),
+            self.place,
+        )
     }
 }

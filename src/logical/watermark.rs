@@ -68,7 +68,11 @@ impl UserDefinedLogicalNodeCore for Watermark {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Watermark: {} delay {}", self.event_time.name, self.delay)
+        write!(
+            f,
+            "Watermark: {} delay {}",
+            self.event_time.name, self.delay
+        )
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, ListArray, PrimitiveArray, StructArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Int64Array, ListArray, PrimitiveArray, StructArray,
+    TimestampMicrosecondArray,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::cast;
@@ -18,7 +19,10 @@ use super::time_window::WindowSpec;
 /// `Struct(start, end)` of the window that begins at each tick; null where the end does not fit.
 pub(crate) fn window_structs(spec: &WindowSpec, begins: &Int64Array) -> Result<StructArray> {
     let size = spec.shape.size();
-    let ends: Int64Array = begins.iter().map(|begin| begin?.checked_add(size)).collect();
+    let ends: Int64Array = begins
+        .iter()
+        .map(|begin| begin?.checked_add(size))
+        .collect();
     let nulls = ends.nulls().cloned();
     let bounds = spec.bound_type();
     let begins = PrimitiveArray::<Int64Type>::new(begins.values().clone(), nulls.clone());
@@ -38,11 +42,17 @@ pub struct WindowBounds {
 impl WindowBounds {
     /// The windows of `spec`.
     pub fn new(spec: WindowSpec) -> Self {
-        Self { spec, signature: Signature::any(1, Volatility::Immutable) }
+        Self {
+            spec,
+            signature: Signature::any(1, Volatility::Immutable),
+        }
     }
 
     fn list_field(&self) -> Arc<Field> {
-        Arc::new(Field::new_list_field(DataType::Struct(self.spec.fields()), true))
+        Arc::new(Field::new_list_field(
+            DataType::Struct(self.spec.fields()),
+            true,
+        ))
     }
 
     /// All windows of each time, as a list column.
@@ -92,15 +102,22 @@ impl ScalarUDFImpl for WindowBounds {
         if self.spec.shape.hops() {
             return Ok(ColumnarValue::Array(self.lists(&times)?));
         }
-        let begins: Int64Array = times.iter().map(|time| self.spec.shape.slice(time?)).collect();
-        Ok(ColumnarValue::Array(Arc::new(window_structs(&self.spec, &begins)?)))
+        let begins: Int64Array = times
+            .iter()
+            .map(|time| self.spec.shape.slice(time?))
+            .collect();
+        Ok(ColumnarValue::Array(Arc::new(window_structs(
+            &self.spec, &begins,
+        )?)))
     }
 }
 
 /// Event times in ticks of the windows' unit.
 fn ticks(times: &ArrayRef, spec: &WindowSpec) -> Result<Int64Array> {
     let times = cast(times, &spec.bound_type())?;
-    Ok(cast(&times, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+    Ok(cast(&times, &DataType::Int64)?
+        .as_primitive::<Int64Type>()
+        .clone())
 }
 
 fn first_array(args: &ScalarFunctionArgs) -> Result<ArrayRef> {
@@ -128,7 +145,10 @@ pub(crate) enum SliceGroup {
 
 impl SliceToGroup {
     pub(crate) fn new(group: SliceGroup) -> Self {
-        Self { group, signature: Signature::any(1, Volatility::Immutable) }
+        Self {
+            group,
+            signature: Signature::any(1, Volatility::Immutable),
+        }
     }
 }
 
@@ -154,7 +174,9 @@ impl ScalarUDFImpl for SliceToGroup {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let slices = first_array(&args)?;
         let array: ArrayRef = match &self.group {
-            SliceGroup::Window(spec) => Arc::new(window_structs(spec, slices.as_primitive::<Int64Type>())?),
+            SliceGroup::Window(spec) => {
+                Arc::new(window_structs(spec, slices.as_primitive::<Int64Type>())?)
+            }
             SliceGroup::Timestamp(data_type) => cast(&slices, data_type)?,
         };
         Ok(ColumnarValue::Array(array))
@@ -170,7 +192,9 @@ pub struct WindowTime {
 
 impl Default for WindowTime {
     fn default() -> Self {
-        Self { signature: Signature::any(1, Volatility::Immutable) }
+        Self {
+            signature: Signature::any(1, Volatility::Immutable),
+        }
     }
 }
 
@@ -207,7 +231,9 @@ impl ScalarUDFImpl for WindowTime {
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
         match arg_types.first().and_then(Self::result_type) {
             Some(data_type) => Ok(data_type),
-            None => plan_err!("[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] window_time() takes a window, the column that window() makes. SQLSTATE: 42K09"),
+            None => plan_err!(
+                "[DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE] window_time() takes a window, the column that window() makes. SQLSTATE: 42K09"
+            ),
         }
     }
 
@@ -227,10 +253,16 @@ impl ScalarUDFImpl for WindowTime {
             .as_primitive::<Int64Type>()
             .iter()
             .enumerate()
-            .map(|(row, end)| end.filter(|_| windows.is_valid(row))?.checked_sub(microsecond))
+            .map(|(row, end)| {
+                end.filter(|_| windows.is_valid(row))?
+                    .checked_sub(microsecond)
+            })
             .collect();
         let untyped: ArrayRef = match &result_type {
-            DataType::Timestamp(TimeUnit::Microsecond, _) => Arc::new(times.reinterpret_cast::<datafusion::arrow::datatypes::TimestampMicrosecondType>()) as Arc<TimestampMicrosecondArray>,
+            DataType::Timestamp(TimeUnit::Microsecond, _) => Arc::new(
+                times.reinterpret_cast::<datafusion::arrow::datatypes::TimestampMicrosecondType>(),
+            )
+                as Arc<TimestampMicrosecondArray>,
             _ => Arc::new(times),
         };
         Ok(ColumnarValue::Array(cast(&untyped, &result_type)?))

@@ -20,7 +20,7 @@ use futures::{Stream, StreamExt};
 use super::closing::ticks;
 use super::gate::GateInfo;
 use super::{epoch, one_child};
-use crate::logical::OutputMode;
+use crate::config::OutputMode;
 use crate::state::{Accepted, Assignment, Fates, GateState};
 use crate::time::Closed;
 
@@ -52,7 +52,10 @@ impl TimeWindowAssignExec {
     pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: AssignInfo) -> Self {
         let mut fields: Vec<_> = input.schema().fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new(SLICE, DataType::Int64, false)));
-        let schema = Arc::new(Schema::new_with_metadata(fields, input.schema().metadata().clone()));
+        let schema = Arc::new(Schema::new_with_metadata(
+            fields,
+            input.schema().metadata().clone(),
+        ));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             datafusion::physical_plan::Partitioning::UnknownPartitioning(
@@ -61,7 +64,11 @@ impl TimeWindowAssignExec {
             input.pipeline_behavior(),
             input.boundedness(),
         );
-        Self { input, info, properties: Arc::new(properties) }
+        Self {
+            input,
+            info,
+            properties: Arc::new(properties),
+        }
     }
 }
 
@@ -102,14 +109,25 @@ impl ExecutionPlan for TimeWindowAssignExec {
         }
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self::new(one_child(children)?, self.info.clone())))
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let epoch = epoch(&context)?;
         let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
-        let closed = if judges { self.info.gate.closing.by(epoch.started_at)? } else { Closed::None };
+        let closed = if judges {
+            self.info.gate.closing.by(epoch.started_at)?
+        } else {
+            Closed::None
+        };
         Ok(Box::pin(AssignStream {
             schema: self.schema(),
             state: self.info.gate.state(&epoch),
@@ -153,7 +171,12 @@ impl AssignStream {
         }
     }
 
-    fn filtered(&mut self, batch: &RecordBatch, slices: &Int64Array, stays: &BooleanArray) -> Result<RecordBatch> {
+    fn filtered(
+        &mut self,
+        batch: &RecordBatch,
+        slices: &Int64Array,
+        stays: &BooleanArray,
+    ) -> Result<RecordBatch> {
         let slices = filter(slices, stays)?;
         let batch = filter_record_batch(batch, stays)?;
         // What stays has a slice: the filter has left no null.

@@ -66,7 +66,8 @@ impl Closing {
             Closing::Never => Closed::None,
             Closing::Windows(shape) => shape.closed_by(watermark),
             Closing::Instant(unit) => Closed::Through(unit.floor(watermark)),
-            Closing::Bin(bin) => match bin.value(watermark)?.and_then(|value| value.checked_sub(1)) {
+            Closing::Bin(bin) => match bin.value(watermark)?.and_then(|value| value.checked_sub(1))
+            {
                 Some(last) => Closed::Through(last),
                 None => Closed::None,
             },
@@ -77,10 +78,17 @@ impl Closing {
 /// Timestamps as ticks.
 pub(super) fn ticks(times: &ArrayRef) -> Result<Int64Array> {
     Ok(match times.data_type() {
-        DataType::Timestamp(..) => cast(times, &DataType::Int64)?.as_primitive::<Int64Type>().clone(),
+        DataType::Timestamp(..) => cast(times, &DataType::Int64)?
+            .as_primitive::<Int64Type>()
+            .clone(),
         DataType::Date32 | DataType::Date64 => {
-            let times = cast(times, &DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Millisecond, None))?;
-            cast(&times, &DataType::Int64)?.as_primitive::<Int64Type>().clone()
+            let times = cast(
+                times,
+                &DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Millisecond, None),
+            )?;
+            cast(&times, &DataType::Int64)?
+                .as_primitive::<Int64Type>()
+                .clone()
         }
         DataType::Struct(_) => {
             let windows = times.as_struct();
@@ -89,7 +97,10 @@ pub(super) fn ticks(times: &ArrayRef) -> Result<Int64Array> {
             };
             let start = ticks(start)?;
             match windows.nulls() {
-                Some(nulls) => Int64Array::new(start.values().clone(), datafusion::arrow::buffer::NullBuffer::union(start.nulls(), Some(nulls))),
+                Some(nulls) => Int64Array::new(
+                    start.values().clone(),
+                    datafusion::arrow::buffer::NullBuffer::union(start.nulls(), Some(nulls)),
+                ),
                 None => start,
             }
         }

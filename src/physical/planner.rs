@@ -53,7 +53,11 @@ impl ExtensionPlanner for StreamPlanner {
             return Ok(Some(Arc::new(exec)));
         }
         if let Some(aggregate) = node.as_any().downcast_ref::<StreamAggregate>() {
-            let planning = Planning { planner, session, planning_ctx };
+            let planning = Planning {
+                planner,
+                session,
+                planning_ctx,
+            };
             return Ok(Some(planning.aggregate(aggregate, input()?)?));
         }
         Ok(None)
@@ -77,7 +81,9 @@ impl ExtensionPlanner for StreamPlanner {
 
 /// The number that the analyzer gave a node.
 fn number(id: Option<usize>) -> Result<usize> {
-    id.ok_or_else(|| internal_datafusion_err!("a streaming node was planned before it was analyzed"))
+    id.ok_or_else(|| {
+        internal_datafusion_err!("a streaming node was planned before it was analyzed")
+    })
 }
 
 struct Planning<'a> {
@@ -88,11 +94,16 @@ struct Planning<'a> {
 
 impl Planning<'_> {
     fn expr(&self, expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
-        self.planner.create_physical_expr(expr, schema, self.session, self.planning_ctx)
+        self.planner
+            .create_physical_expr(expr, schema, self.session, self.planning_ctx)
     }
 
     /// Assign, partial aggregate, gate, final aggregate, and a projection to the node's schema.
-    fn aggregate(&self, node: &StreamAggregate, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn aggregate(
+        &self,
+        node: &StreamAggregate,
+        input: Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let gate = Arc::new(self.gate_info(node)?);
         let info = self.assign_info(node, Arc::clone(&gate))?;
         let assigned: Arc<dyn ExecutionPlan> = Arc::new(TimeWindowAssignExec::new(input, info));
@@ -112,9 +123,14 @@ impl Planning<'_> {
             aggregates: aggregates.clone(),
             raw_schema: Arc::clone(&raw_schema),
         };
-        let gated: Arc<dyn ExecutionPlan> = Arc::new(TimeWindowGateExec::new(partial, gate, Arc::new(reducer)));
+        let gated: Arc<dyn ExecutionPlan> =
+            Arc::new(TimeWindowGateExec::new(partial, gate, Arc::new(reducer)));
         // Without keys the gate has one partition, and there is nothing to spread.
-        let mode = if node.keys.is_empty() { AggregateMode::Final } else { AggregateMode::FinalPartitioned };
+        let mode = if node.keys.is_empty() {
+            AggregateMode::Final
+        } else {
+            AggregateMode::FinalPartitioned
+        };
         let finished = AggregateExec::try_new(
             mode,
             group_by.as_final(),
@@ -149,7 +165,9 @@ impl Planning<'_> {
             return Ok(Closing::Never);
         }
         Ok(match &time.value {
-            TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => Closing::Windows(spec.shape),
+            TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
+                Closing::Windows(spec.shape)
+            }
             TimeValue::Instant(unit) => Closing::Instant(*unit),
             TimeValue::Bin(bin) => {
                 let schema = DFSchema::try_from(BinFunction::schema(&bin.event_type))?;
@@ -173,32 +191,53 @@ impl Planning<'_> {
                 (Some(self.expr(&time.expr, schema)?), assignment)
             }
         };
-        Ok(AssignInfo { time, assignment, judges: node.judges, gate })
+        Ok(AssignInfo {
+            time,
+            assignment,
+            judges: node.judges,
+            gate,
+        })
     }
 
     /// Grouping by the slice, then the keys.
     fn group_by(&self, node: &StreamAggregate, raw_schema: &Schema) -> Result<PhysicalGroupBy> {
         let slice = raw_schema.fields().len().saturating_sub(1);
-        let mut exprs: Vec<(Arc<dyn PhysicalExpr>, String)> = vec![(Arc::new(Column::new(SLICE, slice)), SLICE.to_owned())];
+        let mut exprs: Vec<(Arc<dyn PhysicalExpr>, String)> =
+            vec![(Arc::new(Column::new(SLICE, slice)), SLICE.to_owned())];
         for (at, key) in node.keys.iter().enumerate() {
             // Names are for plans only: two keys may be called the same.
-            exprs.push((self.expr(key, node.input.schema())?, format!("{at}:{}", key.schema_name())));
+            exprs.push((
+                self.expr(key, node.input.schema())?,
+                format!("{at}:{}", key.schema_name()),
+            ));
         }
         Ok(PhysicalGroupBy::new_single(exprs))
     }
 
-    #[expect(clippy::type_complexity, reason = "the two lists that DataFusion's aggregate takes")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "the two lists that DataFusion's aggregate takes"
+    )]
     fn aggregates(
         &self,
         node: &StreamAggregate,
         raw_schema: &Schema,
-    ) -> Result<(Vec<Arc<AggregateFunctionExpr>>, Vec<Option<Arc<dyn PhysicalExpr>>>)> {
+    ) -> Result<(
+        Vec<Arc<AggregateFunctionExpr>>,
+        Vec<Option<Arc<dyn PhysicalExpr>>>,
+    )> {
         let properties = self.session.execution_props();
         let mut aggregates = Vec::new();
         let mut filters = Vec::new();
         for expr in &node.aggregates {
-            let lowered =
-                LoweredAggregateBuilder::new(expr, node.input.schema(), raw_schema, properties, self.planning_ctx).build()?;
+            let lowered = LoweredAggregateBuilder::new(
+                expr,
+                node.input.schema(),
+                raw_schema,
+                properties,
+                self.planning_ctx,
+            )
+            .build()?;
             aggregates.push(lowered.aggregate);
             filters.push(lowered.filter);
         }
@@ -206,19 +245,32 @@ impl Planning<'_> {
     }
 
     /// Columns `slice, keys, aggregates` as the node's grouping expressions and aggregates.
-    fn to_schema(&self, node: &StreamAggregate, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn to_schema(
+        &self,
+        node: &StreamAggregate,
+        input: Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let fields = input.schema();
-        let column = |at: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new(fields.field(at).name(), at)) };
-        let mut exprs: Vec<Arc<dyn PhysicalExpr>> = (1..fields.fields().len()).map(column).collect();
+        let column = |at: usize| -> Arc<dyn PhysicalExpr> {
+            Arc::new(Column::new(fields.field(at).name(), at))
+        };
+        let mut exprs: Vec<Arc<dyn PhysicalExpr>> =
+            (1..fields.fields().len()).map(column).collect();
         let schema = UserDefinedLogicalNodeCore::schema(node);
         if let Some(time) = &node.time {
             let wanted = schema.field(time.position).data_type();
-            exprs.insert(time.position, self.group_value(time, wanted, column(0), &fields)?);
+            exprs.insert(
+                time.position,
+                self.group_value(time, wanted, column(0), &fields)?,
+            );
         }
         let named = exprs
             .into_iter()
             .zip(schema.fields())
-            .map(|(expr, field)| ProjectionExpr { expr, alias: field.name().clone() });
+            .map(|(expr, field)| ProjectionExpr {
+                expr,
+                alias: field.name().clone(),
+            });
         Ok(Arc::new(ProjectionExec::try_new(named, input)?))
     }
 
@@ -231,11 +283,18 @@ impl Planning<'_> {
         schema: &Schema,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let group = match &time.value {
-            TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => SliceGroup::Window(spec.clone()),
+            TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
+                SliceGroup::Window(spec.clone())
+            }
             TimeValue::Bin(_) | TimeValue::Instant(_) => SliceGroup::Timestamp(wanted.clone()),
         };
         let function = Arc::new(ScalarUDF::from(SliceToGroup::new(group)));
         let options = Arc::new(self.session.config_options().clone());
-        Ok(Arc::new(ScalarFunctionExpr::try_new(function, vec![slice], schema, options)?))
+        Ok(Arc::new(ScalarFunctionExpr::try_new(
+            function,
+            vec![slice],
+            schema,
+            options,
+        )?))
     }
 }

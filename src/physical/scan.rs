@@ -30,7 +30,10 @@ pub struct StreamScanExec {
 
 impl fmt::Debug for StreamScanExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamScanExec").field("name", &self.name).field("columns", &self.columns).finish_non_exhaustive()
+        f.debug_struct("StreamScanExec")
+            .field("name", &self.name)
+            .field("columns", &self.columns)
+            .finish_non_exhaustive()
     }
 }
 
@@ -39,10 +42,16 @@ impl StreamScanExec {
     ///
     /// # Errors
     /// - an index is outside the schema
-    pub fn try_new(stream: &StreamScan, projection: Option<&Vec<usize>>, partitions: usize) -> Result<Self> {
+    pub fn try_new(
+        stream: &StreamScan,
+        projection: Option<&Vec<usize>>,
+        partitions: usize,
+    ) -> Result<Self> {
         let table_schema = stream.provider.schema();
         let schema = project_schema(&table_schema, projection)?;
-        let columns = projection.cloned().unwrap_or_else(|| (0..table_schema.fields().len()).collect());
+        let columns = projection
+            .cloned()
+            .unwrap_or_else(|| (0..table_schema.fields().len()).collect());
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions.max(1)),
@@ -82,8 +91,17 @@ impl StreamScanExec {
 impl DisplayAs for StreamScanExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let schema = self.schema();
-        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        write!(f, "StreamScanExec: {}, columns=[{}]", self.name, names.join(", "))
+        let names: Vec<&str> = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        write!(
+            f,
+            "StreamScanExec: {}, columns=[{}]",
+            self.name,
+            names.join(", ")
+        )
     }
 }
 
@@ -111,11 +129,18 @@ impl ExecutionPlan for StreamScanExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let epoch = epoch(&context)?;
         let partitions = self.properties.partitioning.partition_count();
         let mut batches = Vec::new();
@@ -125,11 +150,17 @@ impl ExecutionPlan for StreamScanExec {
                 .iter()
                 .map(|column| slice.columns.iter().position(|read| read == column))
                 .collect::<Option<Vec<usize>>>()
-                .ok_or_else(|| internal_datafusion_err!("a column of {} was not read", self.name))?;
+                .ok_or_else(|| {
+                    internal_datafusion_err!("a column of {} was not read", self.name)
+                })?;
             for batch in slice.batches.iter().skip(partition).step_by(partitions) {
                 batches.push(batch.project(&positions)?);
             }
         }
-        Ok(Box::pin(MemoryStream::try_new(batches, self.schema(), None)?))
+        Ok(Box::pin(MemoryStream::try_new(
+            batches,
+            self.schema(),
+            None,
+        )?))
     }
 }

@@ -44,14 +44,27 @@ impl WatermarkExec {
     ///
     /// # Errors
     /// - the column is not a TIMESTAMP
-    pub fn try_new(input: Arc<dyn ExecutionPlan>, clause: usize, column: usize, delay: Span) -> Result<Self> {
+    pub fn try_new(
+        input: Arc<dyn ExecutionPlan>,
+        clause: usize,
+        column: usize,
+        delay: Span,
+    ) -> Result<Self> {
         let schema = input.schema();
         let DataType::Timestamp(unit, zone) = schema.field(column).data_type() else {
             return plan_err!("the event time must be a TIMESTAMP");
         };
         let properties = Arc::clone(input.properties());
         let zoned = zone.is_some();
-        Ok(Self { unit: unit_of(unit), zoned, input, clause, column, delay, properties })
+        Ok(Self {
+            unit: unit_of(unit),
+            zoned,
+            input,
+            clause,
+            column,
+            delay,
+            properties,
+        })
     }
 
     /// Number of the clause.
@@ -66,11 +79,19 @@ impl WatermarkExec {
 
     /// Makes the clause known to a query before it has seen a row.
     pub fn declare(&self, epoch: &Epoch) {
-        epoch.state.watermarks.observe(self.clause, self.observed(None));
+        epoch
+            .state
+            .watermarks
+            .observe(self.clause, self.observed(None));
     }
 
     fn observed(&self, greatest: Option<i64>) -> Observed {
-        Observed { greatest, unit: self.unit, zoned: self.zoned, delay: self.delay }
+        Observed {
+            greatest,
+            unit: self.unit,
+            zoned: self.zoned,
+            delay: self.delay,
+        }
     }
 
     /// Reads a partition that nobody has asked for, observing it; its rows are kept in the epoch for
@@ -96,7 +117,10 @@ impl WatermarkExec {
         while let Some(batch) = stream.next().await {
             greatest = greatest.max(greatest_time(&batch?, self.column)?);
         }
-        epoch.state.watermarks.observe(self.clause, self.observed(greatest));
+        epoch
+            .state
+            .watermarks
+            .observe(self.clause, self.observed(greatest));
         Ok(())
     }
 
@@ -104,11 +128,20 @@ impl WatermarkExec {
     ///
     /// # Errors
     /// - those of the inputs
-    pub async fn finish_all(clauses: &[&WatermarkExec], inputs: &Arc<Inputs>, epoch: &Epoch) -> Result<()> {
+    pub async fn finish_all(
+        clauses: &[&WatermarkExec],
+        inputs: &Arc<Inputs>,
+        epoch: &Epoch,
+    ) -> Result<()> {
         for leftover in inputs.leftovers().await {
-            match clauses.iter().find(|clause| clause.clause == leftover.clause) {
+            match clauses
+                .iter()
+                .find(|clause| clause.clause == leftover.clause)
+            {
                 Some(clause) => clause.finish(leftover, epoch).await?,
-                None => return internal_err!("an input is left of a clause that is not in the plan"),
+                None => {
+                    return internal_err!("an input is left of a clause that is not in the plan");
+                }
             }
         }
         Ok(())
@@ -118,7 +151,12 @@ impl WatermarkExec {
 impl DisplayAs for WatermarkExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let schema = self.input.schema();
-        write!(f, "WatermarkExec: {}, delay={}", schema.field(self.column).name(), self.delay)
+        write!(
+            f,
+            "WatermarkExec: {}, delay={}",
+            schema.field(self.column).name(),
+            self.delay
+        )
     }
 }
 
@@ -150,16 +188,35 @@ impl ExecutionPlan for WatermarkExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::try_new(one_child(children)?, self.clause, self.column, self.delay)?))
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::try_new(
+            one_child(children)?,
+            self.clause,
+            self.column,
+            self.delay,
+        )?))
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let epoch = epoch(&context)?;
         if let Some(batches) = epoch.take_drained(self.clause, partition) {
-            return Ok(Box::pin(MemoryStream::try_new(batches, self.schema(), None)?));
+            return Ok(Box::pin(MemoryStream::try_new(
+                batches,
+                self.schema(),
+                None,
+            )?));
         }
-        let inputs = context.session_config().get_extension::<Inputs>().unwrap_or_default();
+        let inputs = context
+            .session_config()
+            .get_extension::<Inputs>()
+            .unwrap_or_default();
         inputs.begin(self.clause, partition);
         Ok(Box::pin(Observer {
             schema: self.schema(),
@@ -177,10 +234,18 @@ impl ExecutionPlan for WatermarkExec {
 fn greatest_time(batch: &RecordBatch, column: usize) -> Result<Option<i64>> {
     let times = batch.column(column);
     Ok(match times.data_type() {
-        DataType::Timestamp(TimeUnit::Second, _) => max(times.as_primitive::<TimestampSecondType>()),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => max(times.as_primitive::<TimestampMillisecondType>()),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => max(times.as_primitive::<TimestampMicrosecondType>()),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => max(times.as_primitive::<TimestampNanosecondType>()),
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            max(times.as_primitive::<TimestampSecondType>())
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            max(times.as_primitive::<TimestampMillisecondType>())
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            max(times.as_primitive::<TimestampMicrosecondType>())
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            max(times.as_primitive::<TimestampNanosecondType>())
+        }
         other => return internal_err!("the event time is {other}"),
     })
 }
@@ -202,7 +267,8 @@ impl Observer {
     fn end(&mut self, leftover: Option<SendableRecordBatchStream>) {
         self.epoch.state.watermarks.observe(self.clause, self.seen);
         let clause = self.clause;
-        self.inputs.end(leftover.map(|stream| Leftover { clause, stream }));
+        self.inputs
+            .end(leftover.map(|stream| Leftover { clause, stream }));
     }
 }
 

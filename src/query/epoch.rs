@@ -18,7 +18,7 @@ use futures::stream::BoxStream;
 use tokio::task::JoinSet;
 
 use super::progress::Counts;
-use crate::logical::WatermarkPolicy;
+use crate::config::WatermarkPolicy;
 use crate::physical::{Inputs, TimeWindowGateExec, WatermarkExec};
 use crate::state::Epoch;
 
@@ -33,7 +33,12 @@ pub(super) struct Parts {
 impl Parts {
     /// Finds the parts of a plan.
     pub(super) fn of(plan: Arc<dyn ExecutionPlan>) -> Self {
-        let mut parts = Self { plan: Arc::clone(&plan), clauses: vec![], gates: vec![], lowest: vec![] };
+        let mut parts = Self {
+            plan: Arc::clone(&plan),
+            clauses: vec![],
+            gates: vec![],
+            lowest: vec![],
+        };
         parts.visit(&plan);
         parts
     }
@@ -62,7 +67,10 @@ impl Parts {
     }
 
     fn clauses(&self) -> Vec<&WatermarkExec> {
-        self.clauses.iter().filter_map(|plan| plan.downcast_ref()).collect()
+        self.clauses
+            .iter()
+            .filter_map(|plan| plan.downcast_ref())
+            .collect()
     }
 }
 
@@ -77,7 +85,10 @@ pub(super) struct Running {
 impl Running {
     /// Pass 1, then the rows of pass 2 as they come. They must be read to their end, and
     /// [`finish`](Self::finish) called.
-    pub(super) async fn start(&self, parts: &Parts) -> Result<BoxStream<'static, Result<datafusion::arrow::array::RecordBatch>>> {
+    pub(super) async fn start(
+        &self,
+        parts: &Parts,
+    ) -> Result<BoxStream<'static, Result<datafusion::arrow::array::RecordBatch>>> {
         for clause in parts.clauses() {
             clause.declare(&self.epoch);
         }
@@ -135,7 +146,8 @@ impl Running {
     }
 
     fn fix_watermark(&self) {
-        self.epoch.set_reached(self.epoch.state.watermarks.reached(self.policy));
+        self.epoch
+            .set_reached(self.epoch.state.watermarks.reached(self.policy));
     }
 
     /// After the last row: reads what was left, and fixes the watermark.
@@ -147,13 +159,15 @@ impl Running {
 
     /// Makes the gates' changes permanent.
     pub(super) fn commit(&self, parts: &Parts) -> Result<Counts> {
-        let gates = parts.gates().map(|gate| Ok((gate.info(), gate.info().closed_after(&self.epoch)?)));
+        let gates = parts
+            .gates()
+            .map(|gate| Ok((gate.info(), gate.info().closed_after(&self.epoch)?)));
         let gates = gates.collect::<Result<Vec<_>>>()?;
         let mut counts = Counts::default();
         for (info, closed) in gates {
             let state = info.state(&self.epoch);
             let fates = state.commit(info.mode, closed);
-            counts.add(fates, &state, info);
+            counts.add(fates, &state, info, closed);
         }
         Ok(counts)
     }

@@ -21,7 +21,8 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use super::attach::{Attached, RunState};
 use super::run::{Output, Run};
 use crate::config::rebuilt;
-use crate::logical::{OutputMode, StreamQuery, WatermarkPolicy, is_stream_scan};
+use crate::config::{OutputMode, WatermarkPolicy};
+use crate::logical::{StreamQuery, is_stream_scan};
 use crate::physical::planner::StreamPlanner;
 
 /// Runs the plan below in epochs, and gives the rows that the epochs emit as one stream.
@@ -38,19 +39,33 @@ pub struct StreamQueryExec {
 
 impl fmt::Debug for StreamQueryExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamQueryExec").field("mode", &self.mode).field("input", &self.input).finish_non_exhaustive()
+        f.debug_struct("StreamQueryExec")
+            .field("mode", &self.mode)
+            .field("input", &self.input)
+            .finish_non_exhaustive()
     }
 }
 
 impl StreamQueryExec {
-    fn new(input: Arc<dyn ExecutionPlan>, mode: OutputMode, policy: WatermarkPolicy, session: Arc<SessionState>) -> Self {
+    fn new(
+        input: Arc<dyn ExecutionPlan>,
+        mode: OutputMode,
+        policy: WatermarkPolicy,
+        session: Arc<SessionState>,
+    ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(input.schema()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Self { input, mode, policy, session, properties: Arc::new(properties) }
+        Self {
+            input,
+            mode,
+            policy,
+            session,
+            properties: Arc::new(properties),
+        }
     }
 }
 
@@ -84,15 +99,27 @@ impl ExecutionPlan for StreamQueryExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children
             .into_iter()
             .next()
             .ok_or_else(|| internal_datafusion_err!("the root of a streaming query has a child"))?;
-        Ok(Arc::new(Self::new(input, self.mode, self.policy, Arc::clone(&self.session))))
+        Ok(Arc::new(Self::new(
+            input,
+            self.mode,
+            self.policy,
+            Arc::clone(&self.session),
+        )))
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         if partition != 0 {
             return internal_err!("a streaming query has one partition");
         }
@@ -136,7 +163,11 @@ impl datafusion::execution::context::QueryPlanner for QueryPlanner {
         ]);
         let streams = logical_plan.exists(|node| Ok(is_stream_scan(node)))?;
         match session.as_any().downcast_ref::<SessionState>() {
-            Some(state) if streams => planner.create_physical_plan(logical_plan, &for_streams(state)?).await,
+            Some(state) if streams => {
+                planner
+                    .create_physical_plan(logical_plan, &for_streams(state)?)
+                    .await
+            }
             _ => planner.create_physical_plan(logical_plan, session).await,
         }
     }
@@ -146,7 +177,10 @@ impl datafusion::execution::context::QueryPlanner for QueryPlanner {
 /// filled in an epoch would drop rows of the next.
 fn for_streams(state: &SessionState) -> Result<SessionState> {
     let mut config = state.config().clone();
-    config.options_mut().set("datafusion.optimizer.enable_dynamic_filter_pushdown", "false")?;
+    config.options_mut().set(
+        "datafusion.optimizer.enable_dynamic_filter_pushdown",
+        "false",
+    )?;
     Ok(rebuilt(state.clone(), config).build())
 }
 
@@ -164,14 +198,24 @@ impl ExtensionPlanner for RootPlanner {
         session: &dyn Session,
         _planning_ctx: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let (Some(query), Some(input)) = (node.as_any().downcast_ref::<StreamQuery>(), physical_inputs.first()) else {
+        let (Some(query), Some(input)) = (
+            node.as_any().downcast_ref::<StreamQuery>(),
+            physical_inputs.first(),
+        ) else {
             return Ok(None);
         };
         let state = session
             .as_any()
             .downcast_ref::<SessionState>()
-            .ok_or_else(|| internal_datafusion_err!("streaming queries are planned by a SessionState"))?;
-        let exec = StreamQueryExec::new(Arc::clone(input), query.mode, query.policy, Arc::new(state.clone()));
+            .ok_or_else(|| {
+                internal_datafusion_err!("streaming queries are planned by a SessionState")
+            })?;
+        let exec = StreamQueryExec::new(
+            Arc::clone(input),
+            query.mode,
+            query.policy,
+            Arc::new(state.clone()),
+        );
         Ok(Some(Arc::new(exec)))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::OutputMode;
 use crate::physical::GateInfo;
 use crate::state::{Fates, GateState};
 use crate::time::Closed;
@@ -64,10 +65,16 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Adds one operator's counts, its state after the epoch.
-    pub(super) fn add(&mut self, fates: Fates, state: &GateState, gate: &GateInfo) {
+    pub(super) fn add(&mut self, fates: Fates, state: &GateState, gate: &GateInfo, closed: Closed) {
         self.fates.add(fates);
         if gate.windows {
-            self.open_windows += state.open_windows(Closed::None).len() as u64;
+            // In complete mode nothing closes.
+            let closed = if gate.mode == OutputMode::Complete {
+                Closed::None
+            } else {
+                closed
+            };
+            self.open_windows += state.open_windows(closed).len() as u64;
         }
         self.open_rows += state.open_rows();
         self.open_groups += state.held_rows();

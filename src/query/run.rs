@@ -7,8 +7,8 @@ use std::time::Instant as Clock;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use futures::future::{BoxFuture, select_all};
 use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
@@ -17,9 +17,9 @@ use super::attach::{EpochSink, RunState};
 use super::epoch::{Parts, Running};
 use super::progress::{Counts, EpochProgress, Live};
 use super::show::show_instant;
-use crate::config::{TidegateOptions, options};
+use crate::config::WatermarkPolicy;
+use crate::config::{EndOfInput, OnBadRecord, TidegateOptions, options};
 use crate::error::Refusal;
-use crate::logical::WatermarkPolicy;
 use crate::physical::{Inputs, StreamScanExec};
 use crate::source::{Cursor, Limits, ReadEnv, Taken};
 use crate::state::{Epoch, SourceSlice};
@@ -74,14 +74,21 @@ impl Run {
         let settings = options(self.session.config_options());
         let uses = self.open_cursors(state, &settings)?;
         state.undo();
-        let env = ReadEnv { session: Arc::clone(&self.session), task: Arc::clone(&self.context) };
+        let env = ReadEnv {
+            session: Arc::clone(&self.session),
+            task: Arc::clone(&self.context),
+        };
         let table = matches!(self.output, Output::Table(_));
         let mut rows = 0;
         let mut idle_epoch = table;
         loop {
             let started = Clock::now();
             let taken = take(state, &uses, &env).await?;
-            if idle_epoch || taken.iter().any(|taken| taken.rows > 0 || taken.skipped > 0) {
+            if idle_epoch
+                || taken
+                    .iter()
+                    .any(|taken| taken.rows > 0 || taken.skipped > 0)
+            {
                 let Some(progress) = self.turn(state, &uses, &taken, started).await? else {
                     return Ok(());
                 };
@@ -98,7 +105,7 @@ impl Run {
                 wait(state).await;
             }
         }
-        if !table && settings.end_of_input != "hold" {
+        if !table && settings.end_of_input == EndOfInput::Close {
             self.close(state).await?;
         }
         state.close_readers();
@@ -106,7 +113,11 @@ impl Run {
     }
 
     /// Makes a cursor for each source that has none, and finds the columns that the plan reads.
-    fn open_cursors(&self, state: &mut RunState, settings: &TidegateOptions) -> Result<Vec<SourceUse>> {
+    fn open_cursors(
+        &self,
+        state: &mut RunState,
+        settings: &TidegateOptions,
+    ) -> Result<Vec<SourceUse>> {
         let mut scans = Vec::new();
         collect_scans(&self.plan, &mut scans);
         let mut uses: Vec<SourceUse> = Vec::new();
@@ -117,13 +128,17 @@ impl Run {
             let limits = limits(settings, scan)?;
             match uses.iter_mut().find(|one| one.name == scan.source_name()) {
                 Some(known) => known.columns.extend(scan.columns()),
-                None => uses.push(SourceUse { name: scan.source_name().to_owned(), columns: scan.columns().to_vec() }),
+                None => uses.push(SourceUse {
+                    name: scan.source_name().to_owned(),
+                    columns: scan.columns().to_vec(),
+                }),
             }
             match state.cursors.get_mut(scan.source_name()) {
                 Some(cursor) => cursor.set_limits(limits),
                 None => {
                     let name = scan.source_name().to_owned();
-                    let cursor = Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
+                    let cursor =
+                        Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
                     state.cursors.insert(name, cursor);
                 }
             }
@@ -145,7 +160,10 @@ impl Run {
         started: Clock,
     ) -> Result<Option<EpochProgress>> {
         let sources = uses.iter().zip(taken).map(|(one, taken)| {
-            let slice = SourceSlice { batches: taken.batches.clone(), columns: one.columns.clone() };
+            let slice = SourceSlice {
+                batches: taken.batches.clone(),
+                columns: one.columns.clone(),
+            };
             (one.name.clone(), slice)
         });
         let epoch = self.epoch(state, false, sources.collect());
@@ -188,8 +206,19 @@ impl Run {
         Ok(())
     }
 
-    fn epoch(&self, state: &RunState, closing: bool, sources: HashMap<String, SourceSlice>) -> Running {
-        let epoch = Arc::new(Epoch::new(state.next_epoch, state.watermark, closing, sources, Arc::clone(&state.state)));
+    fn epoch(
+        &self,
+        state: &RunState,
+        closing: bool,
+        sources: HashMap<String, SourceSlice>,
+    ) -> Running {
+        let epoch = Arc::new(Epoch::new(
+            state.next_epoch,
+            state.watermark,
+            closing,
+            sources,
+            Arc::clone(&state.state),
+        ));
         let inputs = Arc::new(Inputs::default());
         let config = self
             .context
@@ -200,11 +229,20 @@ impl Run {
         let context = TaskContext::default()
             .with_session_config(config)
             .with_runtime(self.context.runtime_env());
-        Running { epoch, inputs, context: Arc::new(context), policy: self.policy }
+        Running {
+            epoch,
+            inputs,
+            context: Arc::new(context),
+            policy: self.policy,
+        }
     }
 
     /// Both passes, the rows handed on or collected. `None` if the reader has gone.
-    async fn attempt(&self, parts: &Parts, running: &Running) -> Result<Option<(Vec<RecordBatch>, u64)>> {
+    async fn attempt(
+        &self,
+        parts: &Parts,
+        running: &Running,
+    ) -> Result<Option<(Vec<RecordBatch>, u64)>> {
         let mut stream = running.start(parts).await?;
         let mut collected = Vec::new();
         let mut count = 0;
@@ -248,7 +286,9 @@ impl Run {
             open_windows: counts.open_windows,
             open_rows: counts.open_rows,
             open_groups: counts.open_groups,
-            watermark: state.watermark.map(|watermark| show_instant(watermark, unit, zoned)),
+            watermark: state
+                .watermark
+                .map(|watermark| show_instant(watermark, unit, zoned)),
             skipped_records: taken.iter().map(|taken| taken.skipped).sum(),
             state_bytes: counts.state_bytes,
             duration: started.elapsed(),
@@ -309,29 +349,53 @@ fn collect_scans(plan: &Arc<dyn ExecutionPlan>, into: &mut Vec<Arc<dyn Execution
 
 /// Where epochs of a source end: its own options, else the query's settings.
 fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
-    let own = |key: &str| scan.options().iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    let own = |key: &str| {
+        scan.options()
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+    };
     let number = |key: &str, default: usize| -> Result<u64> {
         match own(key) {
             None => Ok(default as u64),
-            Some(text) => text.parse().map_err(|_| invalid(key, &format!("'{text}' is not a number of rows or files"))),
+            Some(text) => text
+                .parse()
+                .map_err(|_| invalid(key, &format!("'{text}' is not a number of rows or files"))),
         }
     };
     let rows = number("max_rows_per_epoch", settings.max_rows_per_epoch)?;
     if rows == 0 {
-        return Err(invalid("max_rows_per_epoch", "an epoch needs at least one row"));
+        return Err(invalid(
+            "max_rows_per_epoch",
+            "an epoch needs at least one row",
+        ));
     }
     let files = number("max_files_per_epoch", settings.max_files_per_epoch)?;
-    let has_column = scan.provider().schema().index_of(&settings.epoch_by).is_ok();
-    let epoch_by = own("epoch_by").map(str::to_owned).or_else(|| has_column.then(|| settings.epoch_by.clone()));
-    let bad = own("on_bad_record").unwrap_or(&settings.on_bad_record);
+    let has_column = scan
+        .provider()
+        .schema()
+        .index_of(&settings.epoch_by)
+        .is_ok();
+    let epoch_by = own("epoch_by")
+        .map(str::to_owned)
+        .or_else(|| has_column.then(|| settings.epoch_by.clone()));
+    let on_bad_record = match own("on_bad_record") {
+        Some(text) => text.parse::<OnBadRecord>()?,
+        None => settings.on_bad_record,
+    };
     Ok(Limits {
         rows,
         files: (files > 0).then_some(files),
         epoch_by,
-        on_bad_record: bad.parse().map_err(|reason: String| invalid("on_bad_record", &reason))?,
+        on_bad_record,
     })
 }
 
 fn invalid(key: &str, reason: &str) -> DataFusionError {
-    Refusal::new("INVALID_STREAM_OPTION", "42616", format!("{key}: {reason}.")).into()
+    Refusal::new(
+        "INVALID_STREAM_OPTION",
+        "42616",
+        format!("{key}: {reason}."),
+    )
+    .into()
 }

@@ -9,7 +9,9 @@ pub fn show_instant(instant: Instant, unit: Unit, zoned: bool) -> String {
     let nanos = instant.nanos();
     let seconds = nanos.div_euclid(1_000_000_000);
     let fraction = u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or_default();
-    let time = i64::try_from(seconds).ok().and_then(|seconds| DateTime::from_timestamp(seconds, fraction));
+    let time = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| DateTime::from_timestamp(seconds, fraction));
     let Some(time) = time else {
         // Outside the calendar: the plain number says at least how far.
         return format!("{} {unit:?}s since 1970", unit.floor(instant));
@@ -24,13 +26,22 @@ mod tests {
 
     #[test]
     fn fractions_are_shown_where_there_are_any() {
-        assert_eq!(show_instant(Instant::from_nanos(0), Unit::Nanosecond, false), "1970-01-01T00:00:00");
-        assert_eq!(show_instant(Instant::from_nanos(-1_500_000), Unit::Microsecond, true), "1969-12-31T23:59:59.998500Z");
+        assert_eq!(
+            show_instant(Instant::from_nanos(0), Unit::Nanosecond, false),
+            "1970-01-01T00:00:00"
+        );
+        assert_eq!(
+            show_instant(Instant::from_nanos(-1_500_000), Unit::Microsecond, true),
+            "1969-12-31T23:59:59.998500Z"
+        );
     }
 
     #[test]
     fn what_no_calendar_holds_is_a_number() {
         let far = Unit::Second.instant(i64::MAX);
-        assert_eq!(show_instant(far, Unit::Second, false), format!("{} Seconds since 1970", i64::MAX));
+        assert_eq!(
+            show_instant(far, Unit::Second, false),
+            format!("{} Seconds since 1970", i64::MAX)
+        );
     }
 }

@@ -43,7 +43,11 @@ struct Inner {
 impl AppendLog {
     /// An empty log of rows of this schema.
     pub fn new(schema: SchemaRef) -> Self {
-        Self { schema, inner: RwLock::default(), arrived: watch::Sender::new(0) }
+        Self {
+            schema,
+            inner: RwLock::default(),
+            arrived: watch::Sender::new(0),
+        }
     }
 
     /// Schema of the rows.
@@ -53,7 +57,10 @@ impl AppendLog {
 
     /// Number of rows.
     pub fn rows(&self) -> u64 {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner).rows
+        self.inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .rows
     }
 
     /// Adds rows at the end.
@@ -63,7 +70,12 @@ impl AppendLog {
     pub fn append(&self, batches: &[RecordBatch]) -> Result<()> {
         let typed = batches
             .iter()
-            .map(|batch| Ok(RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?))
+            .map(|batch| {
+                Ok(RecordBatch::try_new(
+                    Arc::clone(&self.schema),
+                    batch.columns().to_vec(),
+                )?)
+            })
             .collect::<Result<Vec<_>>>()?;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         for batch in typed {
@@ -85,7 +97,11 @@ impl AppendLog {
 
     /// All rows that have arrived.
     pub fn snapshot(&self) -> Vec<RecordBatch> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner).batches.clone()
+        self.inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .batches
+            .clone()
     }
 
     /// The batch that holds this row, from it on.
@@ -94,7 +110,10 @@ impl AppendLog {
         if row >= inner.rows {
             return None;
         }
-        let at = inner.starts.partition_point(|start| *start <= row).checked_sub(1)?;
+        let at = inner
+            .starts
+            .partition_point(|start| *start <= row)
+            .checked_sub(1)?;
         let batch = inner.batches.get(at)?;
         let offset = usize::try_from(row - inner.starts.get(at)?).ok()?;
         Some(batch.slice(offset, batch.num_rows() - offset))
@@ -107,7 +126,13 @@ impl AppendLog {
             _ => 0,
         };
         let arrived = self.arrived.subscribe();
-        LogReader { log: self, columns: columns.to_vec(), from, at: from, arrived }
+        LogReader {
+            log: self,
+            columns: columns.to_vec(),
+            from,
+            at: from,
+            arrived,
+        }
     }
 }
 
@@ -159,12 +184,22 @@ pub struct AppendTable {
 impl AppendTable {
     /// The table of a log, named as errors name it.
     pub fn new(name: impl Into<String>, log: Arc<AppendLog>) -> Self {
-        Self { name: name.into(), log, constraints: Constraints::default(), defaults: Vec::new(), read_only: None }
+        Self {
+            name: name.into(),
+            log,
+            constraints: Constraints::default(),
+            defaults: Vec::new(),
+            read_only: None,
+        }
     }
 
     /// With constraints and column defaults, as CREATE TABLE gives them.
     #[must_use]
-    pub fn with_definition(mut self, constraints: Constraints, defaults: Vec<(String, Expr)>) -> Self {
+    pub fn with_definition(
+        mut self,
+        constraints: Constraints,
+        defaults: Vec<(String, Expr)>,
+    ) -> Self {
         self.constraints = constraints;
         self.defaults = defaults;
         self
@@ -186,7 +221,10 @@ impl AppendTable {
         Err(Refusal::new(
             "UNSUPPORTED_FEATURE.TABLE_OPERATION",
             "0A000",
-            format!("{statement} is not possible on {}: it only takes new rows.", self.name),
+            format!(
+                "{statement} is not possible on {}: it only takes new rows.",
+                self.name
+            ),
         )
         .hint(hint)
         .into())
@@ -208,7 +246,10 @@ impl TableProvider for AppendTable {
     }
 
     fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        self.defaults.iter().find(|(name, _)| name == column).map(|(_, value)| value)
+        self.defaults
+            .iter()
+            .find(|(name, _)| name == column)
+            .map(|(_, value)| value)
     }
 
     async fn scan(
@@ -227,7 +268,11 @@ impl TableProvider for AppendTable {
         if partitions.is_empty() {
             partitions.push(Vec::new());
         }
-        Ok(MemorySourceConfig::try_new_exec(&partitions, self.schema(), projection.cloned())?)
+        Ok(MemorySourceConfig::try_new_exec(
+            &partitions,
+            self.schema(),
+            projection.cloned(),
+        )?)
     }
 
     async fn insert_into(
@@ -237,19 +282,34 @@ impl TableProvider for AppendTable {
         insert_op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(reason) = &self.read_only {
-            return Err(Refusal::new("UNSUPPORTED_FEATURE.TABLE_OPERATION", "0A000", reason.clone()).into());
+            return Err(Refusal::new(
+                "UNSUPPORTED_FEATURE.TABLE_OPERATION",
+                "0A000",
+                reason.clone(),
+            )
+            .into());
         }
         if insert_op != InsertOp::Append {
-            return self.refuse(&format!("INSERT {insert_op}"), "write INSERT INTO, or drop and create the table");
+            return self.refuse(
+                &format!("INSERT {insert_op}"),
+                "write INSERT INTO, or drop and create the table",
+            );
         }
         if input.schema().fields().len() != self.log.schema().fields().len() {
             return plan_err!("INSERT into {} has another number of columns", self.name);
         }
-        let sink = LogSink { name: self.name.clone(), log: self.log() };
+        let sink = LogSink {
+            name: self.name.clone(),
+            log: self.log(),
+        };
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }
 
-    async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
+    async fn delete_from(
+        &self,
+        _state: &dyn Session,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         self.refuse("DELETE", "insert a correcting row, or filter when you read")
     }
 
@@ -286,7 +346,11 @@ impl DataSink for LogSink {
         self.log.schema()
     }
 
-    async fn write_all(&self, data: SendableRecordBatchStream, _context: &Arc<TaskContext>) -> Result<u64> {
+    async fn write_all(
+        &self,
+        data: SendableRecordBatchStream,
+        _context: &Arc<TaskContext>,
+    ) -> Result<u64> {
         let batches: Vec<RecordBatch> = data.try_collect().await?;
         self.log.append(&batches)?;
         Ok(batches.iter().map(|batch| batch.num_rows() as u64).sum())

@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -15,29 +14,8 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 
 use super::{Arrival, Position, ReadEnv, Reader, open};
+use crate::config::OnBadRecord;
 use crate::error::Refusal;
-
-/// What a record that cannot be read does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnBadRecord {
-    /// It fails its epoch.
-    #[default]
-    Fail,
-    /// It is left out and counted.
-    Skip,
-}
-
-impl FromStr for OnBadRecord {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "fail" => Ok(Self::Fail),
-            "skip" => Ok(Self::Skip),
-            _ => Err(format!("'{text}' is not a way to treat bad records: fail or skip")),
-        }
-    }
-}
 
 /// Where an epoch ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +71,10 @@ struct Reading {
 
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cursor").field("name", &self.name).field("position", &self.position).finish_non_exhaustive()
+        f.debug_struct("Cursor")
+            .field("name", &self.name)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
     }
 }
 
@@ -106,11 +87,21 @@ impl Cursor {
         if let Some(column) = &limits.epoch_by
             && provider.schema().index_of(column).is_err()
         {
-            return Err(Refusal::new("UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", format!("{name} has no column '{column}' to end epochs by (epoch_by)."))
-                .hint("name a column of the source")
-                .into());
+            return Err(Refusal::new(
+                "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+                "42703",
+                format!("{name} has no column '{column}' to end epochs by (epoch_by)."),
+            )
+            .hint("name a column of the source")
+            .into());
         }
-        Ok(Self { name, provider, limits, position: None, reading: None })
+        Ok(Self {
+            name,
+            provider,
+            limits,
+            position: None,
+            reading: None,
+        })
     }
 
     /// Name of the source.
@@ -138,9 +129,20 @@ impl Cursor {
     }
 
     async fn reading(&mut self, columns: &[usize], env: &ReadEnv) -> Result<&mut Reading> {
-        if self.reading.as_ref().is_none_or(|reading| reading.columns != columns) {
+        if self
+            .reading
+            .as_ref()
+            .is_none_or(|reading| reading.columns != columns)
+        {
             let from = self.position.clone();
-            let reader = open(&self.provider, columns, from, self.limits.on_bad_record, env).await?;
+            let reader = open(
+                &self.provider,
+                columns,
+                from,
+                self.limits.on_bad_record,
+                env,
+            )
+            .await?;
             self.reading = Some(Reading {
                 reader,
                 columns: columns.to_vec(),
@@ -206,7 +208,9 @@ impl Cursor {
 
     /// Whether the source gives rows as long as it is read.
     pub fn is_endless(&self) -> bool {
-        self.reading.as_ref().is_some_and(|reading| reading.reader.endless())
+        self.reading
+            .as_ref()
+            .is_some_and(|reading| reading.reader.endless())
     }
 }
 
@@ -247,7 +251,15 @@ impl Reading {
         self.skipped += skipped;
         let end = Some((total, self.reader.position(total)));
         let endless = self.reader.endless();
-        Ok(Taken { batches, rows, skipped, more, ended, endless, end })
+        Ok(Taken {
+            batches,
+            rows,
+            skipped,
+            more,
+            ended,
+            endless,
+            end,
+        })
     }
 
     async fn next(&mut self) -> Result<Arrival> {

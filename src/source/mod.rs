@@ -14,7 +14,7 @@ mod files;
 mod provider;
 
 pub use append_table::{AppendLog, AppendTable};
-pub use cursor::{Cursor, Limits, OnBadRecord, Taken};
+pub use cursor::{Cursor, Limits, Taken};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::{SessionState, TaskContext};
+
+use crate::config::OnBadRecord;
 
 /// How far a source has been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,8 +109,11 @@ pub async fn open(
         return Ok(Box::new(table.log().read(columns, from)));
     }
     if let Some(table) = provider.downcast_ref::<ListingTable>() {
-        let reader = files::FilesReader::open(table, columns, from, on_bad_record, env.clone()).await?;
+        let reader =
+            files::FilesReader::open(table, columns, from, on_bad_record, env.clone()).await?;
         return Ok(Box::new(reader));
     }
-    Ok(Box::new(provider::ProviderReader::open(provider, columns, from, env).await?))
+    Ok(Box::new(
+        provider::ProviderReader::open(provider, columns, from, env).await?,
+    ))
 }

@@ -29,7 +29,9 @@ impl ProviderReader {
         from: Option<Position>,
         env: &ReadEnv,
     ) -> Result<Self> {
-        let plan = provider.scan(env.session.as_ref(), Some(&columns.to_vec()), &[], None).await?;
+        let plan = provider
+            .scan(env.session.as_ref(), Some(&columns.to_vec()), &[], None)
+            .await?;
         let unbounded = plan.boundedness().is_unbounded();
         let stream = execute_stream(plan, Arc::clone(&env.task))?;
         let from = match from {
@@ -38,7 +40,13 @@ impl ProviderReader {
         };
         // What an unbounded provider gave before is gone: it goes on where it is.
         let skip = if unbounded { 0 } else { from };
-        Ok(Self { stream, unbounded, skip, from, ahead: None })
+        Ok(Self {
+            stream,
+            unbounded,
+            skip,
+            from,
+            ahead: None,
+        })
     }
 
     /// Leaves out rows that were taken before.

@@ -2,9 +2,9 @@
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, Query, Select, SelectFlavor, SelectItem, SetExpr, TableWithJoins, Value,
-    WildcardAdditionalOptions,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, Query, Select, SelectFlavor, SelectItem, SetExpr,
+    TableWithJoins, Value, WildcardAdditionalOptions,
 };
 
 /// `name(arguments)`.

@@ -7,13 +7,20 @@
 use std::mem::size_of_val;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, PrimitiveArray};
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type};
+use datafusion::arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, PrimitiveArray,
+};
+use datafusion::arrow::datatypes::{
+    DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type,
+};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_datafusion_err};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
-use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature,
+};
 
 use crate::error::Refusal;
 
@@ -60,23 +67,38 @@ impl AggregateUDFImpl for CheckedSum {
         let name = args.name.to_owned();
         let wanted = args.return_field.data_type().clone();
         if args.is_distinct {
-            return Ok(Box::new(DistinctSum { values: self.inner.accumulator(args)?, wanted, name }));
+            return Ok(Box::new(DistinctSum {
+                values: self.inner.accumulator(args)?,
+                wanted,
+                name,
+            }));
         }
-        Ok(Box::new(IntegerSum { sum: None, wanted, name }))
+        Ok(Box::new(IntegerSum {
+            sum: None,
+            wanted,
+            name,
+        }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         if args.is_distinct || !is_integer(args.return_type()) {
             return self.inner.state_fields(args);
         }
-        Ok(vec![Arc::new(Field::new(format_state_name(args.name, "sum"), STATE, true))])
+        Ok(vec![Arc::new(Field::new(
+            format_state_name(args.name, "sum"),
+            STATE,
+            true,
+        ))])
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         self.inner.groups_accumulator_supported(args)
     }
 
-    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
         if !checks(&args) {
             return self.inner.create_groups_accumulator(args);
         }
@@ -107,9 +129,13 @@ impl AggregateUDFImpl for CheckedSum {
 
 /// The error of a sum that does not fit.
 fn overflow(name: &str, wanted: &DataType) -> datafusion::common::DataFusionError {
-    Refusal::new("ARITHMETIC_OVERFLOW", "22003", format!("{name}: the sum does not fit into {wanted} (overflow)."))
-        .hint("sum a wider type: sum(CAST(x AS DECIMAL(38, 0)))")
-        .into()
+    Refusal::new(
+        "ARITHMETIC_OVERFLOW",
+        "22003",
+        format!("{name}: the sum does not fit into {wanted} (overflow)."),
+    )
+    .hint("sum a wider type: sum(CAST(x AS DECIMAL(38, 0)))")
+    .into()
 }
 
 /// A sum in the type it is wanted in.
@@ -118,8 +144,12 @@ fn fitting(sum: Option<i128>, wanted: &DataType, name: &str) -> Result<ScalarVal
         return ScalarValue::try_from(wanted);
     };
     let value = match wanted {
-        DataType::UInt64 => u64::try_from(sum).ok().map(|value| ScalarValue::UInt64(Some(value))),
-        _ => i64::try_from(sum).ok().map(|value| ScalarValue::Int64(Some(value))),
+        DataType::UInt64 => u64::try_from(sum)
+            .ok()
+            .map(|value| ScalarValue::UInt64(Some(value))),
+        _ => i64::try_from(sum)
+            .ok()
+            .map(|value| ScalarValue::Int64(Some(value))),
     };
     value.ok_or_else(|| overflow(name, wanted))
 }
@@ -127,15 +157,27 @@ fn fitting(sum: Option<i128>, wanted: &DataType, name: &str) -> Result<ScalarVal
 /// Integers of an array, widened.
 fn wide(array: &ArrayRef) -> Result<Box<dyn Iterator<Item = Option<i128>> + '_>> {
     Ok(match array.data_type() {
-        DataType::Int64 => Box::new(array.as_primitive::<Int64Type>().iter().map(|value| value.map(i128::from))),
-        DataType::UInt64 => Box::new(array.as_primitive::<UInt64Type>().iter().map(|value| value.map(i128::from))),
+        DataType::Int64 => Box::new(
+            array
+                .as_primitive::<Int64Type>()
+                .iter()
+                .map(|value| value.map(i128::from)),
+        ),
+        DataType::UInt64 => Box::new(
+            array
+                .as_primitive::<UInt64Type>()
+                .iter()
+                .map(|value| value.map(i128::from)),
+        ),
         DataType::Decimal128(..) => Box::new(array.as_primitive::<Decimal128Type>().iter()),
         other => return exec_err!("sum of integers over {other}"),
     })
 }
 
 fn first(arrays: &[ArrayRef]) -> Result<&ArrayRef> {
-    arrays.first().ok_or_else(|| internal_datafusion_err!("sum takes one argument"))
+    arrays
+        .first()
+        .ok_or_else(|| internal_datafusion_err!("sum takes one argument"))
 }
 
 /// One sum.
@@ -220,8 +262,12 @@ struct IntegerSums {
 }
 
 impl IntegerSums {
-    fn add<T>(&mut self, values: &PrimitiveArray<T>, groups: &[usize], filter: Option<&BooleanArray>)
-    where
+    fn add<T>(
+        &mut self,
+        values: &PrimitiveArray<T>,
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+    ) where
         T: ArrowPrimitiveType,
         T::Native: Into<i128>,
     {
@@ -248,7 +294,10 @@ impl IntegerSums {
     }
 
     fn take(&mut self, emit_to: EmitTo) -> (Vec<i128>, Vec<bool>) {
-        (emit_to.take_needed(&mut self.sums), emit_to.take_needed(&mut self.seen))
+        (
+            emit_to.take_needed(&mut self.sums),
+            emit_to.take_needed(&mut self.seen),
+        )
     }
 }
 
@@ -264,9 +313,21 @@ impl GroupsAccumulator for IntegerSums {
         self.seen.resize(total_num_groups, false);
         let values = first(values)?;
         match values.data_type() {
-            DataType::Int64 => self.add(values.as_primitive::<Int64Type>(), group_indices, opt_filter),
-            DataType::UInt64 => self.add(values.as_primitive::<UInt64Type>(), group_indices, opt_filter),
-            DataType::Decimal128(..) => self.add(values.as_primitive::<Decimal128Type>(), group_indices, opt_filter),
+            DataType::Int64 => self.add(
+                values.as_primitive::<Int64Type>(),
+                group_indices,
+                opt_filter,
+            ),
+            DataType::UInt64 => self.add(
+                values.as_primitive::<UInt64Type>(),
+                group_indices,
+                opt_filter,
+            ),
+            DataType::Decimal128(..) => self.add(
+                values.as_primitive::<Decimal128Type>(),
+                group_indices,
+                opt_filter,
+            ),
             other => return exec_err!("{}: sum of integers over {other}", self.name),
         }
         Ok(())
@@ -274,15 +335,24 @@ impl GroupsAccumulator for IntegerSums {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let (sums, seen) = self.take(emit_to);
-        let each = sums.into_iter().zip(seen).map(|(sum, seen)| seen.then_some(sum));
+        let each = sums
+            .into_iter()
+            .zip(seen)
+            .map(|(sum, seen)| seen.then_some(sum));
         let misfit = || overflow(&self.name, &self.wanted);
         Ok(match self.wanted {
             DataType::UInt64 => {
-                let fit = each.map(|sum| sum.map(|sum| u64::try_from(sum).map_err(|_| misfit())).transpose());
+                let fit = each.map(|sum| {
+                    sum.map(|sum| u64::try_from(sum).map_err(|_| misfit()))
+                        .transpose()
+                });
                 Arc::new(fit.collect::<Result<PrimitiveArray<UInt64Type>>>()?)
             }
             _ => {
-                let fit = each.map(|sum| sum.map(|sum| i64::try_from(sum).map_err(|_| misfit())).transpose());
+                let fit = each.map(|sum| {
+                    sum.map(|sum| i64::try_from(sum).map_err(|_| misfit()))
+                        .transpose()
+                });
                 Arc::new(fit.collect::<Result<PrimitiveArray<Int64Type>>>()?)
             }
         })
@@ -290,7 +360,11 @@ impl GroupsAccumulator for IntegerSums {
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let (sums, seen) = self.take(emit_to);
-        let states: Decimal128Array = sums.into_iter().zip(seen).map(|(sum, seen)| seen.then_some(sum)).collect();
+        let states: Decimal128Array = sums
+            .into_iter()
+            .zip(seen)
+            .map(|(sum, seen)| seen.then_some(sum))
+            .collect();
         Ok(vec![Arc::new(states.with_data_type(STATE))])
     }
 
@@ -303,8 +377,13 @@ impl GroupsAccumulator for IntegerSums {
         self.update_batch(values, group_indices, None, total_num_groups)
     }
 
-    fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let passes = |row: usize| opt_filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let passes =
+            |row: usize| opt_filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
         let states: Decimal128Array = wide(first(values)?)?
             .enumerate()
             .map(|(row, value)| value.filter(|_| passes(row)))

@@ -71,7 +71,11 @@ impl Lowering {
             let scope = self.scope();
             if scope.expected && is(Some(token), "STREAM") && self.names_a_relation() {
                 self.stream()?;
-            } else if scope.from && !scope.expected && is(Some(token), "WATERMARK") && self.opens_clause()? {
+            } else if scope.from
+                && !scope.expected
+                && is(Some(token), "WATERMARK")
+                && self.opens_clause()?
+            {
                 self.watermark()?;
             } else {
                 self.copy();
@@ -98,8 +102,14 @@ impl Lowering {
         let scope = self.scope();
         match &token.token {
             Token::LParen => {
-                let inner = Scope { from: scope.expected, expected: scope.expected };
-                self.set(Scope { expected: false, ..scope });
+                let inner = Scope {
+                    from: scope.expected,
+                    expected: scope.expected,
+                };
+                self.set(Scope {
+                    expected: false,
+                    ..scope
+                });
                 self.scopes.push(inner);
             }
             Token::RParen => {
@@ -107,12 +117,18 @@ impl Lowering {
                     self.scopes.pop();
                 }
             }
-            Token::Comma => self.set(Scope { expected: scope.from, ..scope }),
+            Token::Comma => self.set(Scope {
+                expected: scope.from,
+                ..scope
+            }),
             Token::Word(word) if word.quote_style.is_none() => {
                 let distinct_from = is(self.output.last(), "DISTINCT");
                 self.set(after_word(word.keyword, scope, distinct_from));
             }
-            _ => self.set(Scope { expected: false, ..scope }),
+            _ => self.set(Scope {
+                expected: false,
+                ..scope
+            }),
         }
         self.output.push(token);
         self.at += 1;
@@ -126,19 +142,35 @@ impl Lowering {
                 word.quote_style.is_some()
                     || !(RESERVED_FOR_TABLE_ALIAS.contains(&word.keyword)
                         || word.keyword == Keyword::AS
-                        || is(self.input.get(self.at + 1), "WATERMARK") && self.delay(self.at + 1).is_some())
+                        || self.is_clause_of_stream())
             }
             _ => false,
         }
+    }
+
+    /// Whether `STREAM` is a relation's name, and the `WATERMARK` behind it its clause. A second
+    /// `WATERMARK` would be the clause, and the first one the name of a stream.
+    fn is_clause_of_stream(&self) -> bool {
+        is(self.input.get(self.at + 1), "WATERMARK")
+            && !is(self.input.get(self.at + 2), "WATERMARK")
+            && self.delay(self.at + 1).is_some()
     }
 
     /// `STREAM name [WITH (k = v, …)]` or `STREAM(name) …`.
     fn stream(&mut self) -> Result<(), Refusal> {
         let keyword = self.at;
         self.at += 1;
-        let name = if self.input.get(self.at).is_some_and(|t| t.token == Token::LParen) {
+        let name = if self
+            .input
+            .get(self.at)
+            .is_some_and(|t| t.token == Token::LParen)
+        {
             let close = closing(&self.input, self.at).ok_or_else(|| {
-                syntax(self.input.get(self.at), "This parenthesis is not closed.", "close it after the name")
+                syntax(
+                    self.input.get(self.at),
+                    "This parenthesis is not closed.",
+                    "close it after the name",
+                )
             })?;
             let name = self.input[self.at + 1..close].to_vec();
             if dotted_name(&name, 0) != name.len() || name.is_empty() {
@@ -157,7 +189,10 @@ impl Lowering {
             name
         };
         let options = self.options()?;
-        let span = self.input.get(keyword).map_or(TextSpan::empty(), |token| token.span);
+        let span = self
+            .input
+            .get(keyword)
+            .map_or(TextSpan::empty(), |token| token.span);
         let mut call = Call::open(&mut self.output, STREAM_CALL, span);
         call.output.extend(name);
         call.end_relation();
@@ -167,7 +202,10 @@ impl Lowering {
             call.text(&value);
         }
         call.close();
-        self.set(Scope { from: true, expected: false });
+        self.set(Scope {
+            from: true,
+            expected: false,
+        });
         self.refuse_sample()
     }
 
@@ -175,12 +213,20 @@ impl Lowering {
     fn options(&mut self) -> Result<Vec<(String, String)>, Refusal> {
         let open = self.at + 1;
         if !(is(self.input.get(self.at), "WITH")
-            && self.input.get(open).is_some_and(|token| token.token == Token::LParen))
+            && self
+                .input
+                .get(open)
+                .is_some_and(|token| token.token == Token::LParen))
         {
             return Ok(Vec::new());
         }
-        let close = closing(&self.input, open)
-            .ok_or_else(|| syntax(self.input.get(open), "This parenthesis is not closed.", "close the options"))?;
+        let close = closing(&self.input, open).ok_or_else(|| {
+            syntax(
+                self.input.get(open),
+                "This parenthesis is not closed.",
+                "close the options",
+            )
+        })?;
         let options = parse_options(&self.input[open + 1..close])?;
         self.at = close + 1;
         Ok(options)
@@ -201,7 +247,9 @@ impl Lowering {
                     if is(token, "DELAY") && (is(next, "OF") || is(next, "INTERVAL")) {
                         return Some(at);
                     }
-                    if ends_clause(word.keyword) || is(token, "WATERMARK") && self.delay(at).is_some() && at > from + 1 {
+                    if ends_clause(word.keyword)
+                        || is(token, "WATERMARK") && self.delay(at).is_some() && at > from + 1
+                    {
                         return None;
                     }
                 }
@@ -218,9 +266,9 @@ impl Lowering {
         }
         // An alias cannot be followed by another name: this was meant as the clause.
         let next = self.input.get(self.at + 1);
-        let meant = next.and_then(|token| as_word(&token.token)).is_some_and(|word| {
-            word.keyword == Keyword::NoKeyword && !is(next, "STREAM")
-        });
+        let meant = next
+            .and_then(|token| as_word(&token.token))
+            .is_some_and(|word| word.keyword == Keyword::NoKeyword && !is(next, "STREAM"));
         if meant {
             return Err(syntax(
                 self.input.get(self.at),
@@ -241,12 +289,19 @@ impl Lowering {
         let (expression, name) = self.expression(keyword, delay)?;
         self.at = delay + 1;
         if !is(self.input.get(self.at), "OF") {
-            return Err(syntax(self.input.get(self.at), "OF is missing after DELAY.", "write DELAY OF INTERVAL 10 MINUTES"));
+            return Err(syntax(
+                self.input.get(self.at),
+                "OF is missing after DELAY.",
+                "write DELAY OF INTERVAL 10 MINUTES",
+            ));
         }
         self.at += 1;
         let span = self.delay_span()?;
         let relation = self.output.split_off(start);
-        let text = self.input.get(keyword + 1).map_or(TextSpan::empty(), |token| token.span);
+        let text = self
+            .input
+            .get(keyword + 1)
+            .map_or(TextSpan::empty(), |token| token.span);
         let mut call = Call::open(&mut self.output, WATERMARK_CALL, text);
         call.output.extend(relation);
         call.end_relation();
@@ -266,7 +321,11 @@ impl Lowering {
     }
 
     /// Splits what stands between `WATERMARK` and `DELAY` into the expression and its name.
-    fn expression(&self, keyword: usize, delay: usize) -> Result<(Vec<TokenWithSpan>, Option<Vec<TokenWithSpan>>), Refusal> {
+    fn expression(
+        &self,
+        keyword: usize,
+        delay: usize,
+    ) -> Result<(Vec<TokenWithSpan>, Option<Vec<TokenWithSpan>>), Refusal> {
         let tokens = &self.input[keyword + 1..delay];
         if tokens.is_empty() {
             return Err(syntax(
@@ -288,7 +347,13 @@ impl Lowering {
     /// Index in the output of the first token of the relation that ends there.
     fn relation_before(&self) -> Result<usize, Refusal> {
         let here = self.input.get(self.at);
-        let wrong = || syntax(here, "WATERMARK follows no relation.", "write it directly after the table, function or subquery");
+        let wrong = || {
+            syntax(
+                here,
+                "WATERMARK follows no relation.",
+                "write it directly after the table, function or subquery",
+            )
+        };
         let last = self.output.len().checked_sub(1).ok_or_else(wrong)?;
         let start = match &self.output[last].token {
             Token::RParen => {
@@ -301,7 +366,10 @@ impl Lowering {
             Token::Word(_) | Token::SingleQuotedString(_) => name_start(&self.output, last),
             _ => return Err(wrong()),
         };
-        match start.checked_sub(1).and_then(|before| self.output.get(before)) {
+        match start
+            .checked_sub(1)
+            .and_then(|before| self.output.get(before))
+        {
             Some(before) if begins_relation(before) => Ok(start),
             _ => Err(syntax(
                 here,
@@ -316,11 +384,18 @@ impl Lowering {
         const HINT: &str = "write DELAY OF INTERVAL 10 MINUTES, or INTERVAL '1 hour 30 minutes'";
         let start = self.at;
         if !is(self.input.get(start), "INTERVAL") {
-            return Err(syntax(self.input.get(start), "DELAY OF takes an INTERVAL literal.", HINT));
+            return Err(syntax(
+                self.input.get(start),
+                "DELAY OF takes an INTERVAL literal.",
+                HINT,
+            ));
         }
         self.at += 1;
         let text = self.interval_text();
-        let here = self.input.get(start).and_then(|token| place(token.span.start));
+        let here = self
+            .input
+            .get(start)
+            .and_then(|token| place(token.span.start));
         let span = match parse_span(&text) {
             Ok(span) => span,
             Err(SpanError::Months) => {
@@ -333,18 +408,30 @@ impl Lowering {
                 .hint("write it in days: INTERVAL 31 DAYS"));
             }
             Err(SpanError::Unreadable(reason)) => {
-                return Err(Refusal::new("CANNOT_PARSE_INTERVAL", "22006", format!("The delay cannot be read: {reason}."))
-                    .at(here)
-                    .hint(HINT));
+                return Err(Refusal::new(
+                    "CANNOT_PARSE_INTERVAL",
+                    "22006",
+                    format!("The delay cannot be read: {reason}."),
+                )
+                .at(here)
+                .hint(HINT));
             }
         };
         if span < Span::ZERO {
-            return Err(Refusal::new("INVALID_WATERMARK_DELAY", "42K09", format!("The delay is negative: {span}."))
-                .at(here)
-                .hint("a delay is how long to wait for late rows: zero or more"));
+            return Err(Refusal::new(
+                "INVALID_WATERMARK_DELAY",
+                "42K09",
+                format!("The delay is negative: {span}."),
+            )
+            .at(here)
+            .hint("a delay is how long to wait for late rows: zero or more"));
         }
         if is(self.input.get(self.at), "TO") {
-            return Err(syntax(self.input.get(self.at), "An interval with TO is not supported.", HINT));
+            return Err(syntax(
+                self.input.get(self.at),
+                "An interval with TO is not supported.",
+                HINT,
+            ));
         }
         Ok(span)
     }
@@ -353,17 +440,25 @@ impl Lowering {
     fn interval_text(&mut self) -> String {
         let mut parts: Vec<String> = Vec::new();
         loop {
-            let signed = matches!(self.input.get(self.at).map(|t| &t.token), Some(Token::Minus));
-            let value = self.input.get(self.at + usize::from(signed)).map(|token| &token.token);
+            let signed = matches!(
+                self.input.get(self.at).map(|t| &t.token),
+                Some(Token::Minus)
+            );
+            let value = self
+                .input
+                .get(self.at + usize::from(signed))
+                .map(|token| &token.token);
             let (text, quoted) = match value {
                 Some(Token::Number(text, _)) => (text.clone(), false),
                 Some(Token::SingleQuotedString(text)) => (text.clone(), true),
                 _ => break,
             };
             let after = self.at + usize::from(signed) + 1;
-            let unit = self.input.get(after).and_then(|token| as_word(&token.token)).filter(|word| {
-                word.quote_style.is_none() && is_unit(&word.value)
-            });
+            let unit = self
+                .input
+                .get(after)
+                .and_then(|token| as_word(&token.token))
+                .filter(|word| word.quote_style.is_none() && is_unit(&word.value));
             let sign = if signed { "-" } else { "" };
             match unit {
                 Some(unit) => parts.push(format!("{sign}{text} {}", unit.value)),
@@ -385,9 +480,13 @@ impl Lowering {
         for _ in 0..2 {
             let token = self.input.get(at);
             if is(token, "TABLESAMPLE") || is(token, "SAMPLE") {
-                return Err(Refusal::new("UNSUPPORTED_FEATURE.TABLESAMPLE", "0A000", "A stream cannot be sampled.")
-                    .at(token.and_then(|token| place(token.span.start)))
-                    .hint("filter with WHERE instead, such as WHERE id % 10 = 0"));
+                return Err(Refusal::new(
+                    "UNSUPPORTED_FEATURE.TABLESAMPLE",
+                    "0A000",
+                    "A stream cannot be sampled.",
+                )
+                .at(token.and_then(|token| place(token.span.start)))
+                .hint("filter with WHERE instead, such as WHERE id % 10 = 0"));
             }
             at += 1;
         }
@@ -399,8 +498,17 @@ impl Lowering {
 pub(crate) fn parse_options(tokens: &[TokenWithSpan]) -> Result<Vec<(String, String)>, Refusal> {
     let mut options = Vec::new();
     for option in tokens.split(|token| token.token == Token::Comma) {
-        let wrong = || syntax(option.first(), "An option is written key = value.", "write WITH (output_mode = 'append')");
-        let equals = option.iter().position(|token| token.token == Token::Eq).ok_or_else(wrong)?;
+        let wrong = || {
+            syntax(
+                option.first(),
+                "An option is written key = value.",
+                "write WITH (output_mode = 'append')",
+            )
+        };
+        let equals = option
+            .iter()
+            .position(|token| token.token == Token::Eq)
+            .ok_or_else(wrong)?;
         let (key, value) = (&option[..equals], &option[equals + 1..]);
         if key.is_empty() || value.is_empty() {
             return Err(wrong());
@@ -420,17 +528,30 @@ fn flat(tokens: &[TokenWithSpan]) -> String {
             other => other.to_string(),
         })
         .collect();
-    words.join(if tokens.iter().any(|token| token.token == Token::Period) { "" } else { " " })
+    words.join(if tokens.iter().any(|token| token.token == Token::Period) {
+        ""
+    } else {
+        " "
+    })
 }
 
 /// The scope behind an unquoted word.
 fn after_word(keyword: Keyword, scope: Scope, distinct_from: bool) -> Scope {
     match keyword {
-        Keyword::FROM if !distinct_from => Scope { from: true, expected: true },
-        Keyword::JOIN => Scope { expected: scope.from, ..scope },
+        Keyword::FROM if !distinct_from => Scope {
+            from: true,
+            expected: true,
+        },
+        Keyword::JOIN => Scope {
+            expected: scope.from,
+            ..scope
+        },
         Keyword::LATERAL => scope,
         _ if ends_from(keyword) => Scope::default(),
-        _ => Scope { expected: false, ..scope },
+        _ => Scope {
+            expected: false,
+            ..scope
+        },
     }
 }
 
@@ -439,20 +560,38 @@ fn ends_from(keyword: Keyword) -> bool {
     use Keyword as K;
     matches!(
         keyword,
-        K::SELECT | K::WHERE | K::GROUP | K::HAVING | K::ORDER | K::LIMIT | K::OFFSET | K::FETCH | K::UNION
-            | K::EXCEPT | K::INTERSECT | K::QUALIFY | K::RETURNING | K::VALUES
+        K::SELECT
+            | K::WHERE
+            | K::GROUP
+            | K::HAVING
+            | K::ORDER
+            | K::LIMIT
+            | K::OFFSET
+            | K::FETCH
+            | K::UNION
+            | K::EXCEPT
+            | K::INTERSECT
+            | K::QUALIFY
+            | K::RETURNING
+            | K::VALUES
     )
 }
 
 /// Keywords that cannot stand in the clause's expression outside parentheses.
 fn ends_clause(keyword: Keyword) -> bool {
-    ends_from(keyword) || matches!(keyword, Keyword::FROM | Keyword::JOIN | Keyword::ON | Keyword::USING)
+    ends_from(keyword)
+        || matches!(
+            keyword,
+            Keyword::FROM | Keyword::JOIN | Keyword::ON | Keyword::USING
+        )
 }
 
 /// Whether a relation begins after this token.
 fn begins_relation(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Comma | Token::LParen)
-        || ["FROM", "JOIN", "LATERAL"].iter().any(|word| is(Some(token), word))
+        || ["FROM", "JOIN", "LATERAL"]
+            .iter()
+            .any(|word| is(Some(token), word))
 }
 
 /// Whether a token before a parenthesis is the name of a function.
@@ -475,13 +614,19 @@ fn name_start(tokens: &[TokenWithSpan], last: usize) -> usize {
 /// Index behind the dotted name that begins at `at`.
 fn dotted_name(tokens: &[TokenWithSpan], at: usize) -> usize {
     let is_part = |at: usize| {
-        tokens.get(at).is_some_and(|token| matches!(token.token, Token::Word(_) | Token::SingleQuotedString(_)))
+        tokens.get(at).is_some_and(|token| {
+            matches!(token.token, Token::Word(_) | Token::SingleQuotedString(_))
+        })
     };
     if !is_part(at) {
         return at;
     }
     let mut end = at + 1;
-    while tokens.get(end).is_some_and(|token| token.token == Token::Period) && is_part(end + 1) {
+    while tokens
+        .get(end)
+        .is_some_and(|token| token.token == Token::Period)
+        && is_part(end + 1)
+    {
         end += 2;
     }
     end
@@ -495,10 +640,14 @@ fn names_expression(body: &[TokenWithSpan], last: Option<&TokenWithSpan>) -> boo
     match body.last().map(|token| &token.token) {
         Some(Token::RParen) => !matches!(word.keyword, Keyword::END),
         Some(Token::Word(before)) => {
-            (before.keyword == Keyword::NoKeyword || before.quote_style.is_some() || before.keyword == Keyword::END)
+            (before.keyword == Keyword::NoKeyword
+                || before.quote_style.is_some()
+                || before.keyword == Keyword::END)
                 && word.keyword != Keyword::END
         }
-        Some(Token::SingleQuotedString(_) | Token::Number(..)) => !is_unit(&word.value) && word.keyword != Keyword::END,
+        Some(Token::SingleQuotedString(_) | Token::Number(..)) => {
+            !is_unit(&word.value) && word.keyword != Keyword::END
+        }
         _ => false,
     }
 }

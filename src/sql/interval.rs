@@ -36,9 +36,28 @@ pub(crate) fn parse_span(text: &str) -> Result<Span, SpanError> {
 
 /// The words that name a unit after a number.
 const UNITS: [&str; 22] = [
-    "nanosecond", "nanoseconds", "microsecond", "microseconds", "millisecond", "milliseconds",
-    "second", "seconds", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks",
-    "month", "months", "quarter", "quarters", "year", "years",
+    "nanosecond",
+    "nanoseconds",
+    "microsecond",
+    "microseconds",
+    "millisecond",
+    "milliseconds",
+    "second",
+    "seconds",
+    "minute",
+    "minutes",
+    "hour",
+    "hours",
+    "day",
+    "days",
+    "week",
+    "weeks",
+    "month",
+    "months",
+    "quarter",
+    "quarters",
+    "year",
+    "years",
 ];
 
 /// Whether a word names a unit of time.
@@ -51,7 +70,9 @@ mod tests {
     use super::*;
 
     fn seconds(text: &str) -> Option<i128> {
-        parse_span(text).ok().map(|span| span.nanos() / 1_000_000_000)
+        parse_span(text)
+            .ok()
+            .map(|span| span.nanos() / 1_000_000_000)
     }
 
     #[test]
@@ -68,7 +89,10 @@ mod tests {
         assert_eq!(parse_span("1 month"), Err(SpanError::Months));
         assert_eq!(parse_span("1 year 1 day"), Err(SpanError::Months));
         assert!(matches!(parse_span("5"), Err(SpanError::Unreadable(_))));
-        assert!(matches!(parse_span("five minutes"), Err(SpanError::Unreadable(_))));
+        assert!(matches!(
+            parse_span("five minutes"),
+            Err(SpanError::Unreadable(_))
+        ));
         assert!(matches!(parse_span(""), Err(SpanError::Unreadable(_))));
     }
 }

@@ -27,13 +27,29 @@ pub enum Parsed {
 /// - more than one statement, or none
 pub fn parse(text: &str, dialect: &dyn Dialect, recursion_limit: usize) -> Result<Parsed> {
     let mut tokens = tokenize(text, dialect)?;
-    while tokens.last().is_some_and(|token| matches!(token.token, Token::Whitespace(_) | Token::SemiColon | Token::EOF)) {
+    while tokens.last().is_some_and(|token| {
+        matches!(
+            token.token,
+            Token::Whitespace(_) | Token::SemiColon | Token::EOF
+        )
+    }) {
         tokens.pop();
     }
-    if !tokens.iter().any(|token| !matches!(token.token, Token::Whitespace(_))) {
-        return Err(Refusal::new("PARSE_EMPTY_STATEMENT", "42617", "There is no statement in this text.").into());
+    if !tokens
+        .iter()
+        .any(|token| !matches!(token.token, Token::Whitespace(_)))
+    {
+        return Err(Refusal::new(
+            "PARSE_EMPTY_STATEMENT",
+            "42617",
+            "There is no statement in this text.",
+        )
+        .into());
     }
-    let reader = Reader { dialect, recursion_limit };
+    let reader = Reader {
+        dialect,
+        recursion_limit,
+    };
     if let Some(streaming) = statement::read(&tokens, &reader)? {
         return Ok(Parsed::Streaming(Box::new(streaming)));
     }
@@ -49,7 +65,11 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// The statement that the tokens are.
     pub(super) fn datafusion(&self, tokens: Vec<TokenWithSpan>) -> Result<DfStatement> {
-        let tokens = if clause::concerns(&tokens) { clause::lower(tokens)? } else { tokens };
+        let tokens = if clause::concerns(&tokens) {
+            clause::lower(tokens)?
+        } else {
+            tokens
+        };
         let mut statements = DFParserBuilder::new(tokens)
             .with_dialect(self.dialect)
             .with_recursion_limit(self.recursion_limit)
@@ -57,8 +77,12 @@ impl Reader<'_> {
             .parse_statements()?;
         let (Some(mut statement), None) = (statements.pop_front(), statements.pop_front()) else {
             return Err(DataFusionError::from(
-                Refusal::new("PARSE_SYNTAX_ERROR", "42601", "This text has more than one statement.")
-                    .hint("run them one at a time"),
+                Refusal::new(
+                    "PARSE_SYNTAX_ERROR",
+                    "42601",
+                    "This text has more than one statement.",
+                )
+                .hint("run them one at a time"),
             ));
         };
         rewrite_statement(&mut statement)?;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue, TableReference, not_impl_err};
+use datafusion::common::{
+    Column, DFSchema, ExprSchema, Result, ScalarValue, TableReference, not_impl_err,
+};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
@@ -14,8 +16,8 @@ use datafusion::logical_expr::{
     Expr, ExprSchemable, Extension, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableScan, cast,
 };
 use sqlparser::ast::{
-    Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinOperator, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, Value,
+    Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinOperator, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, Value,
 };
 
 use super::clause::{STREAM_CALL, WATERMARK_CALL};
@@ -47,7 +49,9 @@ impl RelationPlanner for StreamRelations {
             WATERMARK_CALL => plan_watermark(&call, alias.clone(), context)?,
             _ => plan_window(&call, alias.clone(), context)?,
         };
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
+            plan, None,
+        ))))
     }
 }
 
@@ -64,7 +68,9 @@ impl<'a> LoweredCall<'a> {
             return None;
         };
         let name = function.name.to_string();
-        let name = [STREAM_CALL, WATERMARK_CALL, WINDOW_CALL].into_iter().find(|known| *known == name)?;
+        let name = [STREAM_CALL, WATERMARK_CALL, WINDOW_CALL]
+            .into_iter()
+            .find(|known| *known == name)?;
         let FunctionArguments::List(list) = &function.args else {
             return None;
         };
@@ -78,7 +84,11 @@ impl<'a> LoweredCall<'a> {
         let SetExpr::Select(select) = query.body.as_ref() else {
             return None;
         };
-        Some(Self { name, from: &select.from, arguments: arguments.collect() })
+        Some(Self {
+            name,
+            from: &select.from,
+            arguments: arguments.collect(),
+        })
     }
 
     /// The place written as two numbers, from this argument on.
@@ -92,7 +102,10 @@ impl<'a> LoweredCall<'a> {
                 _ => None,
             }
         };
-        let place = Place { line: number(at)?, column: number(at + 1)? };
+        let place = Place {
+            line: number(at)?,
+            column: number(at + 1)?,
+        };
         (place.line > 0).then_some(place)
     }
 
@@ -107,7 +120,11 @@ impl<'a> LoweredCall<'a> {
     }
 
     /// The relation, under the alias that the whole call was given: a column is seen through it.
-    fn plan(&self, alias: Option<TableAlias>, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
+    fn plan(
+        &self,
+        alias: Option<TableAlias>,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<LogicalPlan> {
         let mut factor = one_factor(self.from)?;
         if let Some(alias) = alias {
             set_alias(&mut factor, alias);
@@ -134,7 +151,10 @@ fn one_factor(from: &[TableWithJoins]) -> Result<TableFactor> {
         });
         all.joins.extend(table.joins.clone());
     }
-    Ok(TableFactor::NestedJoin { table_with_joins: Box::new(all), alias: None })
+    Ok(TableFactor::NestedJoin {
+        table_with_joins: Box::new(all),
+        alias: None,
+    })
 }
 
 /// Gives a factor an alias; one that it has already goes below.
@@ -153,10 +173,16 @@ fn set_alias(factor: &mut TableFactor, new: TableAlias) {
         _ => {
             let inner = std::mem::replace(
                 factor,
-                TableFactor::TableFunction { expr: SqlExpr::value(Value::Null), alias: None },
+                TableFactor::TableFunction {
+                    expr: SqlExpr::value(Value::Null),
+                    alias: None,
+                },
             );
             *factor = TableFactor::NestedJoin {
-                table_with_joins: Box::new(TableWithJoins { relation: inner, joins: Vec::new() }),
+                table_with_joins: Box::new(TableWithJoins {
+                    relation: inner,
+                    joins: Vec::new(),
+                }),
                 alias: Some(new),
             };
         }
@@ -174,10 +200,14 @@ fn plan_stream(
     let mut at = 2;
     while let (Some(key), Some(value)) = (call.text(at), call.text(at + 1)) {
         if !STREAM_OPTIONS.contains(&key) {
-            return Err(Refusal::new("INVALID_STREAM_OPTION", "42616", format!("A stream has no option '{key}'."))
-                .at(place)
-                .hint(format!("the options are {}", STREAM_OPTIONS.join(", ")))
-                .into());
+            return Err(Refusal::new(
+                "INVALID_STREAM_OPTION",
+                "42616",
+                format!("A stream has no option '{key}'."),
+            )
+            .at(place)
+            .hint(format!("the options are {}", STREAM_OPTIONS.join(", ")))
+            .into());
         }
         options.push((key.to_owned(), value.to_owned()));
         at += 2;
@@ -186,7 +216,11 @@ fn plan_stream(
     let (mut finite, mut streams) = (0, 0);
     plan.apply(|node| {
         if let LogicalPlan::TableScan(scan) = node {
-            if crate::logical::is_stream_scan(node) { streams += 1 } else { finite += usize::from(source_as_provider(&scan.source).is_ok()) }
+            if crate::logical::is_stream_scan(node) {
+                streams += 1
+            } else {
+                finite += usize::from(source_as_provider(&scan.source).is_ok())
+            }
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -201,19 +235,37 @@ fn plan_stream(
         .into());
     }
     let plan = plan.transform_up(|node| match &node {
-        LogicalPlan::TableScan(scan) if !crate::logical::is_stream_scan(&node) => Ok(Transformed::yes(as_stream(scan, &options, context.context_provider().options())?)),
+        LogicalPlan::TableScan(scan) if !crate::logical::is_stream_scan(&node) => {
+            Ok(Transformed::yes(as_stream(
+                scan,
+                &options,
+                context.context_provider().options(),
+            )?))
+        }
         _ => Ok(Transformed::no(node)),
     })?;
     Ok(plan.data)
 }
 
 /// Options of `WITH (…)` behind a stream's name.
-const STREAM_OPTIONS: [&str; 4] = ["epoch_by", "max_rows_per_epoch", "max_files_per_epoch", "on_bad_record"];
+const STREAM_OPTIONS: [&str; 4] = [
+    "epoch_by",
+    "max_rows_per_epoch",
+    "max_files_per_epoch",
+    "on_bad_record",
+];
 
 /// A scan whose rows come epoch by epoch.
-pub(crate) fn as_stream(scan: &TableScan, options: &[(String, String)], config: &ConfigOptions) -> Result<LogicalPlan> {
+pub(crate) fn as_stream(
+    scan: &TableScan,
+    options: &[(String, String)],
+    config: &ConfigOptions,
+) -> Result<LogicalPlan> {
     let catalog = &config.catalog;
-    let name = scan.table_name.clone().resolve(&catalog.default_catalog, &catalog.default_schema);
+    let name = scan
+        .table_name
+        .clone()
+        .resolve(&catalog.default_catalog, &catalog.default_schema);
     let source = StreamScan {
         name: name.to_string(),
         provider: source_as_provider(&scan.source)?,
@@ -261,14 +313,34 @@ fn plan_watermark(
         }
     };
     timestamp(&event_time, input.schema(), place)?;
-    let delay = call.text(2).and_then(|text| text.parse().ok()).map_or(Span::ZERO, Span::from_nanos);
-    let node = Watermark { input, event_time, delay, id: None };
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    let delay = call
+        .text(2)
+        .and_then(|text| text.parse().ok())
+        .map_or(Span::ZERO, Span::from_nanos);
+    let node = Watermark {
+        input,
+        event_time,
+        delay,
+        id: None,
+    };
+    Ok(LogicalPlan::Extension(Extension {
+        node: Arc::new(node),
+    }))
 }
 
 /// Adds a named expression as the first column.
-fn add_first(input: LogicalPlan, expr: Expr, name: &str, place: Option<Place>) -> Result<LogicalPlan> {
-    if input.schema().fields().iter().any(|field| field.name() == name) {
+fn add_first(
+    input: LogicalPlan,
+    expr: Expr,
+    name: &str,
+    place: Option<Place>,
+) -> Result<LogicalPlan> {
+    if input
+        .schema()
+        .fields()
+        .iter()
+        .any(|field| field.name() == name)
+    {
         return Err(Refusal::new(
             "COLUMN_ALREADY_EXISTS",
             "42711",
@@ -279,7 +351,11 @@ fn add_first(input: LogicalPlan, expr: Expr, name: &str, place: Option<Place>) -
         .into());
     }
     // The column belongs to the relation: it is seen through its name when it has only one.
-    let mut qualifiers: Vec<Option<&TableReference>> = input.schema().iter().map(|(qualifier, _)| qualifier).collect();
+    let mut qualifiers: Vec<Option<&TableReference>> = input
+        .schema()
+        .iter()
+        .map(|(qualifier, _)| qualifier)
+        .collect();
     qualifiers.dedup();
     let qualifier = match qualifiers.as_slice() {
         [Some(one)] => Some((*one).clone()),
@@ -289,7 +365,11 @@ fn add_first(input: LogicalPlan, expr: Expr, name: &str, place: Option<Place>) -
         Some(qualifier) => expr.alias_qualified(Some(qualifier), name),
         None => expr.alias(name),
     };
-    let columns: Vec<Expr> = input.schema().iter().map(|field| Expr::Column(Column::from(field))).collect();
+    let columns: Vec<Expr> = input
+        .schema()
+        .iter()
+        .map(|field| Expr::Column(Column::from(field)))
+        .collect();
     LogicalPlanBuilder::from(input)
         .project(std::iter::once(added).chain(columns).collect::<Vec<_>>())?
         .build()
@@ -301,7 +381,11 @@ fn known_columns(expr: &Expr, schema: &DFSchema, place: Option<Place>) -> Result
         if schema.has_column(column) {
             continue;
         }
-        let names: Vec<String> = schema.columns().iter().map(|column| column.name.clone()).collect();
+        let names: Vec<String> = schema
+            .columns()
+            .iter()
+            .map(|column| column.name.clone())
+            .collect();
         return Err(Refusal::new(
             "UNRESOLVED_COLUMN.WITH_SUGGESTION",
             "42703",
@@ -323,10 +407,17 @@ fn timestamp(column: &Column, schema: &DFSchema, place: Option<Place>) -> Result
     Err(Refusal::new(
         "EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE",
         "42K09",
-        format!("The event time '{}' is {}, not a TIMESTAMP.", column.name, field.data_type()),
+        format!(
+            "The event time '{}' is {}, not a TIMESTAMP.",
+            column.name,
+            field.data_type()
+        ),
     )
     .at(place)
-    .hint(format!("write WATERMARK CAST({} AS TIMESTAMP) AS event_time DELAY OF …", column.name))
+    .hint(format!(
+        "write WATERMARK CAST({} AS TIMESTAMP) AS event_time DELAY OF …",
+        column.name
+    ))
     .into())
 }
 
@@ -367,12 +458,16 @@ fn plan_window(
     let spec = WindowSpec { shape, zone };
     let time = cast(time, spec.bound_type());
     let time = match time {
-        Expr::Cast(inner) if inner.expr.get_type(input.schema().as_ref())? == spec.bound_type() => *inner.expr,
+        Expr::Cast(inner) if inner.expr.get_type(input.schema().as_ref())? == spec.bound_type() => {
+            *inner.expr
+        }
         other => other,
     };
     let column = (TableReference::bare(WINDOW_QUALIFIER), "window");
     let node = TimeWindow::try_new(input, time, spec, column, place)?;
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    Ok(LogicalPlan::Extension(Extension {
+        node: Arc::new(node),
+    }))
 }
 
 fn wrong_count(place: Option<Place>) -> datafusion::common::DataFusionError {
@@ -384,16 +479,29 @@ fn wrong_count(place: Option<Place>) -> datafusion::common::DataFusionError {
 
 /// The event time of a window's argument: a timestamp, a text that is cast to one, or a window's
 /// last moment.
-fn event_time(time: Expr, input: &LogicalPlan, place: Option<Place>) -> Result<(Expr, Unit, Option<Arc<str>>)> {
+fn event_time(
+    time: Expr,
+    input: &LogicalPlan,
+    place: Option<Place>,
+) -> Result<(Expr, Unit, Option<Arc<str>>)> {
     let data_type = time.get_type(input.schema().as_ref())?;
     match &data_type {
         DataType::Timestamp(unit, zone) => Ok((time, unit_of(unit), zone.clone())),
-        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Date32 | DataType::Date64 => Ok((
-            cast(time, DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None)),
+        DataType::Utf8
+        | DataType::Utf8View
+        | DataType::LargeUtf8
+        | DataType::Date32
+        | DataType::Date64 => Ok((
+            cast(
+                time,
+                DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None),
+            ),
             Unit::Microsecond,
             None,
         )),
-        DataType::Struct(_) if let Some(DataType::Timestamp(unit, zone)) = WindowTime::result_type(&data_type) => {
+        DataType::Struct(_)
+            if let Some(DataType::Timestamp(unit, zone)) = WindowTime::result_type(&data_type) =>
+        {
             let call = ScalarUDF::from(WindowTime::default()).call(vec![time]);
             Ok((call, unit_of(&unit), zone))
         }
@@ -412,9 +520,13 @@ fn event_time(time: Expr, input: &LogicalPlan, place: Option<Place>) -> Result<(
 fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
     const HINT: &str = "write it as text, '10 minutes', or as INTERVAL '10 minutes'";
     let unreadable = |reason: String| {
-        Refusal::new("CANNOT_PARSE_INTERVAL", "22006", format!("window(): {reason}."))
-            .at(place)
-            .hint(HINT)
+        Refusal::new(
+            "CANNOT_PARSE_INTERVAL",
+            "22006",
+            format!("window(): {reason}."),
+        )
+        .at(place)
+        .hint(HINT)
     };
     let (expr, sign) = match expr? {
         Expr::Negative(inner) => (*inner, -1),
@@ -424,16 +536,19 @@ fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
         return Err(unreadable(format!("the length {expr} is not a constant")).into());
     };
     let span = match value {
-        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
-            parse_span(text)
+        ScalarValue::Utf8(Some(text))
+        | ScalarValue::Utf8View(Some(text))
+        | ScalarValue::LargeUtf8(Some(text)) => parse_span(text),
+        ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months == 0 => Ok(
+            Span::from_days_and_nanos(interval.days, interval.nanoseconds),
+        ),
+        ScalarValue::IntervalDayTime(Some(interval)) => Ok(Span::from_days_and_nanos(
+            interval.days,
+            i64::from(interval.milliseconds).saturating_mul(1_000_000),
+        )),
+        ScalarValue::IntervalMonthDayNano(Some(_)) | ScalarValue::IntervalYearMonth(_) => {
+            Err(SpanError::Months)
         }
-        ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months == 0 => {
-            Ok(Span::from_days_and_nanos(interval.days, interval.nanoseconds))
-        }
-        ScalarValue::IntervalDayTime(Some(interval)) => {
-            Ok(Span::from_days_and_nanos(interval.days, i64::from(interval.milliseconds).saturating_mul(1_000_000)))
-        }
-        ScalarValue::IntervalMonthDayNano(Some(_)) | ScalarValue::IntervalYearMonth(_) => Err(SpanError::Months),
         other => return Err(unreadable(format!("{other} is not a length of time")).into()),
     };
     match span {
@@ -455,19 +570,34 @@ fn shape(unit: Unit, sizes: &[Span]) -> Result<WindowShape, Refusal> {
     let size = sizes.first().copied().unwrap_or_default();
     let slide = sizes.get(1).copied().unwrap_or(size);
     let start = sizes.get(2).copied().unwrap_or_default();
-    let range = |message: String, hint: &str| Refusal::new("DATATYPE_MISMATCH.VALUE_OUT_OF_RANGE", "42K09", message).hint(hint);
+    let range = |message: String, hint: &str| {
+        Refusal::new("DATATYPE_MISMATCH.VALUE_OUT_OF_RANGE", "42K09", message).hint(hint)
+    };
     let violation = |message: String, hint: &str| {
-        Refusal::new("DATATYPE_MISMATCH.PARAMETER_CONSTRAINT_VIOLATION", "42K09", message).hint(hint)
+        Refusal::new(
+            "DATATYPE_MISMATCH.PARAMETER_CONSTRAINT_VIOLATION",
+            "42K09",
+            message,
+        )
+        .hint(hint)
     };
     if size <= Span::ZERO {
-        return Err(range(format!("window(): the size {size} is not above zero."), "write a length such as '10 minutes'"));
+        return Err(range(
+            format!("window(): the size {size} must be greater than zero."),
+            "write a length such as '10 minutes'",
+        ));
     }
     if slide <= Span::ZERO {
-        return Err(range(format!("window(): the slide {slide} is not above zero."), "leave it out for tumbling windows"));
+        return Err(range(
+            format!("window(): the slide {slide} must be greater than zero."),
+            "leave it out for tumbling windows",
+        ));
     }
     if slide > size {
         return Err(violation(
-            format!("window(): the slide {slide} is above the size {size}: rows between windows would be lost."),
+            format!(
+                "window(): the slide {slide} is above the size {size}: rows between windows would be lost."
+            ),
             "the size comes first: window(ts, '1 hour', '10 minutes')",
         ));
     }
@@ -479,6 +609,18 @@ fn shape(unit: Unit, sizes: &[Span]) -> Result<WindowShape, Refusal> {
     }
     let all = [size, slide, start];
     unit.fitting(&all)
-        .and_then(|unit| WindowShape::new(unit, unit.ticks(size)?, unit.ticks(slide)?, unit.ticks(start)?))
-        .ok_or_else(|| range(format!("window(): {size} is longer than timestamps reach."), "write a shorter length"))
+        .and_then(|unit| {
+            WindowShape::new(
+                unit,
+                unit.ticks(size)?,
+                unit.ticks(slide)?,
+                unit.ticks(start)?,
+            )
+        })
+        .ok_or_else(|| {
+            range(
+                format!("window(): {size} is longer than timestamps reach."),
+                "write a shorter length",
+            )
+        })
 }

@@ -16,9 +16,9 @@ use std::ops::ControlFlow;
 
 use datafusion::common::Result;
 use sqlparser::ast::{
-    AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Spanned, Statement, TableFactor,
-    TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Spanned, Statement,
+    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::build;
@@ -92,7 +92,11 @@ struct Calls {
 
 impl Calls {
     fn of(call: Option<Function>, names: bool) -> Self {
-        Self { call, names, depth: 0 }
+        Self {
+            call,
+            names,
+            depth: 0,
+        }
     }
 
     /// Takes note of a call; a second, different one is refused.
@@ -162,9 +166,9 @@ fn bare_name(expr: &mut Expr, call: &Function) {
         },
         _ => return,
     };
-    *expr = fields
-        .iter()
-        .fold(window_column(call), |base, field| build::get_field(base, field));
+    *expr = fields.iter().fold(window_column(call), |base, field| {
+        build::get_field(base, field)
+    });
 }
 
 /// Whether two calls are written the same, up to case and space.
@@ -182,7 +186,9 @@ fn window_call(expr: &Expr) -> Option<&Function> {
     };
     let known = name.quote_style.is_none()
         && function.over.is_none()
-        && WINDOW_FUNCTIONS.iter().any(|known| name.value.eq_ignore_ascii_case(known));
+        && WINDOW_FUNCTIONS
+            .iter()
+            .any(|known| name.value.eq_ignore_ascii_case(known));
     known.then_some(function)
 }
 
@@ -208,7 +214,10 @@ fn dot_behind_call(expr: &mut Expr) {
     let Expr::CompoundFieldAccess { root, access_chain } = expr else {
         return;
     };
-    if !matches!(root.as_ref(), Expr::Function(_) | Expr::CompoundIdentifier(_) | Expr::Nested(_)) {
+    if !matches!(
+        root.as_ref(),
+        Expr::Function(_) | Expr::CompoundIdentifier(_) | Expr::Nested(_)
+    ) {
         return;
     }
     let fields: Option<Vec<String>> = access_chain
@@ -219,9 +228,9 @@ fn dot_behind_call(expr: &mut Expr) {
         })
         .collect();
     if let Some(fields) = fields {
-        *expr = fields
-            .iter()
-            .fold(root.as_ref().clone(), |base, field| build::get_field(base, field));
+        *expr = fields.iter().fold(root.as_ref().clone(), |base, field| {
+            build::get_field(base, field)
+        });
     }
 }
 
@@ -273,7 +282,9 @@ fn name_item(item: &mut SelectItem) {
     let name = match expr {
         Expr::CompoundIdentifier(parts) => match parts.as_slice() {
             [window, field]
-                if WINDOW_FUNCTIONS.iter().any(|known| window.value.eq_ignore_ascii_case(known))
+                if WINDOW_FUNCTIONS
+                    .iter()
+                    .any(|known| window.value.eq_ignore_ascii_case(known))
                     && is_bound(&field.value) =>
             {
                 Some(field.value.to_ascii_lowercase())
@@ -282,7 +293,9 @@ fn name_item(item: &mut SelectItem) {
         },
         Expr::CompoundFieldAccess { root, access_chain } if window_call(root).is_some() => {
             match access_chain.as_slice() {
-                [AccessExpr::Dot(Expr::Identifier(field))] => Some(field.value.to_ascii_lowercase()),
+                [AccessExpr::Dot(Expr::Identifier(field))] => {
+                    Some(field.value.to_ascii_lowercase())
+                }
                 _ => None,
             }
         }

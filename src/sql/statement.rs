@@ -62,13 +62,19 @@ pub struct CreateStreamingTable {
 }
 
 /// Reads one of our statements; `None` if the tokens begin otherwise.
-pub(super) fn read(tokens: &[TokenWithSpan], reader: &Reader<'_>) -> Result<Option<StreamingStatement>> {
+pub(super) fn read(
+    tokens: &[TokenWithSpan],
+    reader: &Reader<'_>,
+) -> Result<Option<StreamingStatement>> {
     let words: Vec<TokenWithSpan> = tokens
         .iter()
         .filter(|token| !matches!(token.token, Token::Whitespace(_)))
         .cloned()
         .collect();
-    let mut cursor = Cursor { tokens: &words, at: 0 };
+    let mut cursor = Cursor {
+        tokens: &words,
+        at: 0,
+    };
     let existing = if cursor.take(&["CREATE", "OR", "REPLACE", "STREAMING", "TABLE"]) {
         Existing::Replace
     } else if cursor.take(&["CREATE", "OR", "REFRESH", "STREAMING", "TABLE"]) {
@@ -89,7 +95,10 @@ fn simple(mut cursor: Cursor<'_>) -> Result<Option<StreamingStatement>> {
         StreamingStatement::Show
     } else if cursor.take(&["DROP", "STREAMING", "TABLE"]) {
         let if_exists = cursor.take(&["IF", "EXISTS"]);
-        StreamingStatement::Drop { name: cursor.name()?, if_exists }
+        StreamingStatement::Drop {
+            name: cursor.name()?,
+            if_exists,
+        }
     } else {
         return Ok(None);
     };
@@ -97,7 +106,11 @@ fn simple(mut cursor: Cursor<'_>) -> Result<Option<StreamingStatement>> {
     Ok(Some(statement))
 }
 
-fn create(mut cursor: Cursor<'_>, existing: Existing, reader: &Reader<'_>) -> Result<CreateStreamingTable> {
+fn create(
+    mut cursor: Cursor<'_>,
+    existing: Existing,
+    reader: &Reader<'_>,
+) -> Result<CreateStreamingTable> {
     let existing = match (cursor.take(&["IF", "NOT", "EXISTS"]), existing) {
         (true, Existing::Refuse) => Existing::Keep,
         (_, existing) => existing,
@@ -105,15 +118,35 @@ fn create(mut cursor: Cursor<'_>, existing: Existing, reader: &Reader<'_>) -> Re
     let name = cursor.name()?;
     let options = cursor.options()?;
     if !cursor.take(&["AS"]) {
-        return Err(cursor.wrong("AS and a query must follow.", "write CREATE STREAMING TABLE name AS SELECT …").into());
+        return Err(cursor
+            .wrong(
+                "AS and a query must follow.",
+                "write CREATE STREAMING TABLE name AS SELECT …",
+            )
+            .into());
     }
     let body = cursor.rest();
     if body.is_empty() {
-        return Err(cursor.wrong("The query is missing.", "write CREATE STREAMING TABLE name AS SELECT …").into());
+        return Err(cursor
+            .wrong(
+                "The query is missing.",
+                "write CREATE STREAMING TABLE name AS SELECT …",
+            )
+            .into());
     }
-    let text = body.iter().map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ");
+    let text = body
+        .iter()
+        .map(|token| token.token.to_string())
+        .collect::<Vec<_>>()
+        .join(" ");
     let query = reader.datafusion(body.to_vec())?;
-    Ok(CreateStreamingTable { name, existing, options, query, text })
+    Ok(CreateStreamingTable {
+        name,
+        existing,
+        options,
+        query,
+        text,
+    })
 }
 
 /// Reads tokens one after the other.
@@ -138,11 +171,23 @@ impl<'a> Cursor<'a> {
     /// Reads a name of one to three parts.
     fn name(&mut self) -> Result<TableReference> {
         let mut parts = Vec::new();
-        while let Some(word) = self.tokens.get(self.at).and_then(|token| as_word(&token.token)) {
+        while let Some(word) = self
+            .tokens
+            .get(self.at)
+            .and_then(|token| as_word(&token.token))
+        {
             let exact = word.quote_style.is_some();
-            parts.push(if exact { word.value.clone() } else { word.value.to_ascii_lowercase() });
+            parts.push(if exact {
+                word.value.clone()
+            } else {
+                word.value.to_ascii_lowercase()
+            });
             self.at += 1;
-            if self.tokens.get(self.at).is_none_or(|token| token.token != Token::Period) {
+            if self
+                .tokens
+                .get(self.at)
+                .is_none_or(|token| token.token != Token::Period)
+            {
                 break;
             }
             self.at += 1;
@@ -151,8 +196,15 @@ impl<'a> Cursor<'a> {
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some(table), None, ..) => Ok(TableReference::bare(table)),
             (Some(schema), Some(table), None, _) => Ok(TableReference::partial(schema, table)),
-            (Some(catalog), Some(schema), Some(table), None) => Ok(TableReference::full(catalog, schema, table)),
-            _ => Err(self.wrong("The name of a streaming table must follow.", "write STREAMING TABLE name").into()),
+            (Some(catalog), Some(schema), Some(table), None) => {
+                Ok(TableReference::full(catalog, schema, table))
+            }
+            _ => Err(self
+                .wrong(
+                    "The name of a streaming table must follow.",
+                    "write STREAMING TABLE name",
+                )
+                .into()),
         }
     }
 
@@ -163,8 +215,17 @@ impl<'a> Cursor<'a> {
         }
         let open = self.at + 1;
         let close = closing(self.tokens, open)
-            .filter(|_| self.tokens.get(open).is_some_and(|token| token.token == Token::LParen))
-            .ok_or_else(|| self.wrong("WITH takes options in parentheses.", "write WITH (output_mode = 'append')"))?;
+            .filter(|_| {
+                self.tokens
+                    .get(open)
+                    .is_some_and(|token| token.token == Token::LParen)
+            })
+            .ok_or_else(|| {
+                self.wrong(
+                    "WITH takes options in parentheses.",
+                    "write WITH (output_mode = 'append')",
+                )
+            })?;
         self.at = close + 1;
         Ok(parse_options(&self.tokens[open + 1..close])?)
     }
@@ -172,7 +233,12 @@ impl<'a> Cursor<'a> {
     fn end(&self) -> Result<()> {
         match self.tokens.get(self.at) {
             None => Ok(()),
-            Some(token) => Err(self.wrong(&format!("Nothing is expected here: {}.", token.token), "end the statement before it").into()),
+            Some(token) => Err(self
+                .wrong(
+                    &format!("Nothing is expected here: {}.", token.token),
+                    "end the statement before it",
+                )
+                .into()),
         }
     }
 

@@ -128,9 +128,9 @@ pub(crate) fn as_word(token: &Token) -> Option<&Word> {
 
 /// Whether a token is this unquoted word, in any case.
 pub(crate) fn is(token: Option<&TokenWithSpan>, text: &str) -> bool {
-    token.and_then(|token| as_word(&token.token)).is_some_and(|word| {
-        word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text)
-    })
+    token
+        .and_then(|token| as_word(&token.token))
+        .is_some_and(|word| word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text))
 }
 
 /// Whether tokens begin with these unquoted words.
@@ -186,7 +186,10 @@ mod tests {
         let text = "SELECT ';' -- not; here\n;\n\n /* nor; here */ SELECT \"a;b\"; ;";
         let statements = split(text).unwrap();
         assert_eq!(
-            statements.iter().map(|s| (s.text.as_str(), s.line)).collect::<Vec<_>>(),
+            statements
+                .iter()
+                .map(|s| (s.text.as_str(), s.line))
+                .collect::<Vec<_>>(),
             [("SELECT ';'", 1), ("SELECT \"a;b\"", 4)]
         );
     }

@@ -36,18 +36,38 @@ impl Assignment {
     pub fn assign(&self, ticks: &Int64Array, closed: Closed) -> Assigned {
         let slices = self.slices(ticks);
         let late_through = self.late_through(closed);
-        let none_late = late_through.is_none_or(|last| min(&slices).is_none_or(|least| least > last));
+        let none_late =
+            late_through.is_none_or(|last| min(&slices).is_none_or(|least| least > last));
         if slices.null_count() == 0 && none_late {
-            let fates = Fates { accepted: slices.len() as u64, ..Fates::default() };
-            return Assigned { slices, stays: None, fates };
+            let fates = Fates {
+                accepted: slices.len() as u64,
+                ..Fates::default()
+            };
+            return Assigned {
+                slices,
+                stays: None,
+                fates,
+            };
         }
         let late = |slice: i64| late_through.is_some_and(|last| slice <= last);
-        let stays: BooleanArray = slices.iter().map(|slice| Some(slice.is_some_and(|slice| !late(slice)))).collect();
+        let stays: BooleanArray = slices
+            .iter()
+            .map(|slice| Some(slice.is_some_and(|slice| !late(slice))))
+            .collect();
         let accepted = stays.true_count() as u64;
         let null = ticks.null_count() as u64;
         let rejected = (slices.null_count() as u64).saturating_sub(null);
         let late = (slices.len() as u64).saturating_sub(accepted + null + rejected);
-        Assigned { slices, stays: Some(stays), fates: Fates { accepted, late, null, rejected } }
+        Assigned {
+            slices,
+            stays: Some(stays),
+            fates: Fates {
+                accepted,
+                late,
+                null,
+                rejected,
+            },
+        }
     }
 
     /// Slice of each tick; null where there is none.
@@ -56,7 +76,8 @@ impl Assignment {
             return ticks.clone();
         };
         let (least, greatest) = shape.safe_ticks();
-        let safe = min(ticks).is_none_or(|tick| tick >= least) && max(ticks).is_none_or(|tick| tick <= greatest);
+        let safe = min(ticks).is_none_or(|tick| tick >= least)
+            && max(ticks).is_none_or(|tick| tick <= greatest);
         if safe {
             ticks.unary(|tick| shape.slice_unchecked(tick))
         } else {
@@ -90,7 +111,15 @@ mod tests {
         let closed = shape.closed_by(Unit::Second.instant(20));
         let ticks = Int64Array::from(vec![Some(19), Some(20), None, Some(i64::MAX), Some(35)]);
         let assigned = Assignment::Windows(shape).assign(&ticks, closed);
-        assert_eq!(assigned.fates, Fates { accepted: 2, late: 1, null: 1, rejected: 1 });
+        assert_eq!(
+            assigned.fates,
+            Fates {
+                accepted: 2,
+                late: 1,
+                null: 1,
+                rejected: 1
+            }
+        );
         let stays: Vec<_> = assigned.stays.unwrap().iter().flatten().collect();
         assert_eq!(stays, [false, true, false, false, true]);
     }
@@ -101,10 +130,15 @@ mod tests {
         for watermark in -30..30 {
             let instant = Instant::from_nanos(watermark * 1_000_000_000);
             for tick in -20..20 {
-                let assigned = Assignment::Windows(shape).assign(&Int64Array::from(vec![tick]), shape.closed_by(instant));
+                let assigned = Assignment::Windows(shape)
+                    .assign(&Int64Array::from(vec![tick]), shape.closed_by(instant));
                 let newest = shape.newest(tick).unwrap();
                 let late = i128::from(newest + 10) <= watermark;
-                assert_eq!(assigned.fates.late == 1, late, "tick {tick}, watermark {watermark}");
+                assert_eq!(
+                    assigned.fates.late == 1,
+                    late,
+                    "tick {tick}, watermark {watermark}"
+                );
             }
         }
     }

@@ -77,6 +77,9 @@ mod tests {
         accepted.count(&[5, 5, 3]);
         accepted.count(&[3, 5]);
         accepted.count(&[]);
-        assert_eq!(accepted.finish().into_iter().collect::<Vec<_>>(), [(3, 2), (5, 3)]);
+        assert_eq!(
+            accepted.finish().into_iter().collect::<Vec<_>>(),
+            [(3, 2), (5, 3)]
+        );
     }
 }

@@ -35,7 +35,12 @@ impl QueryState {
 
     /// Undoes what a running epoch did to every gate.
     pub fn abort(&self) {
-        for gate in self.gates.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        for gate in self
+            .gates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+        {
             gate.abort();
         }
     }

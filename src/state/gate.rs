@@ -29,7 +29,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use super::counts::Fates;
 use super::groups::Groups;
 use super::runs;
-use crate::logical::OutputMode;
+use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
 
 /// How slices make windows.
@@ -149,7 +149,12 @@ impl GateState {
     ///
     /// # Errors
     /// - the memory pool has no room for them
-    pub fn absorb(&self, partition: usize, batch: RecordBatch, pool: &Arc<dyn MemoryPool>) -> Result<()> {
+    pub fn absorb(
+        &self,
+        partition: usize,
+        batch: RecordBatch,
+        pool: &Arc<dyn MemoryPool>,
+    ) -> Result<()> {
         let size = runs::bytes(std::slice::from_ref(&batch));
         self.reserve(size, pool)?;
         runs::by_slice(batch, &mut lock(&self.partition(partition)).pending)
@@ -157,7 +162,8 @@ impl GateState {
 
     fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
         let mut memory = lock(&self.memory);
-        let reservation = memory.get_or_insert_with(|| MemoryConsumer::new(self.name.clone()).register(pool));
+        let reservation =
+            memory.get_or_insert_with(|| MemoryConsumer::new(self.name.clone()).register(pool));
         reservation.try_grow(bytes).map_err(|error| {
             error.context(format!(
                 "{} has no memory for the open windows; raise the memory limit, shorten the delay or close windows sooner",
@@ -195,12 +201,25 @@ impl GateState {
     /// Runs of the windows that close in this epoch.
     fn closing(&self, partition: &Partition, release: Release) -> Result<Vec<RecordBatch>> {
         let mut out = Vec::new();
-        let reached = |slice: &i64| self.shape.windows(*slice).last().is_some_and(|oldest| release.after.contains(*oldest));
-        let kept = partition.kept.iter().take_while(|(slice, _)| reached(slice));
-        let pending = partition.pending.iter().take_while(|(slice, _)| reached(slice));
+        let reached = |slice: &i64| {
+            self.shape
+                .windows(*slice)
+                .last()
+                .is_some_and(|oldest| release.after.contains(*oldest))
+        };
+        let kept = partition
+            .kept
+            .iter()
+            .take_while(|(slice, _)| reached(slice));
+        let pending = partition
+            .pending
+            .iter()
+            .take_while(|(slice, _)| reached(slice));
         for (slice, runs) in kept.chain(pending) {
             let windows = self.shape.windows(*slice);
-            let closing = windows.iter().filter(|begin| release.after.contains(**begin) && !release.before.contains(**begin));
+            let closing = windows.iter().filter(|begin| {
+                release.after.contains(**begin) && !release.before.contains(**begin)
+            });
             for begin in closing {
                 emit(&mut out, runs.iter().cloned(), *slice, *begin)?;
             }
@@ -227,11 +246,17 @@ impl GateState {
     }
 
     /// Runs of the touched groups of one window, or of all groups where there is no time.
-    fn touched_window(&self, partition: &Partition, window: Option<i64>) -> Result<Vec<RecordBatch>> {
+    fn touched_window(
+        &self,
+        partition: &Partition,
+        window: Option<i64>,
+    ) -> Result<Vec<RecordBatch>> {
         let within = |slices: &Slices| -> Vec<(i64, Vec<RecordBatch>)> {
             slices
                 .iter()
-                .filter(|(slice, _)| window.is_none_or(|begin| self.shape.windows(**slice).contains(&begin)))
+                .filter(|(slice, _)| {
+                    window.is_none_or(|begin| self.shape.windows(**slice).contains(&begin))
+                })
                 .map(|(slice, runs)| (*slice, runs.clone()))
                 .collect()
         };
@@ -241,7 +266,10 @@ impl GateState {
         };
         let mut out = Vec::new();
         for (slice, runs) in within(&partition.kept) {
-            let runs = runs.iter().map(|run| groups.of_run(run)).collect::<Result<Vec<_>>>()?;
+            let runs = runs
+                .iter()
+                .map(|run| groups.of_run(run))
+                .collect::<Result<Vec<_>>>()?;
             emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
         }
         for (slice, runs) in pending {
@@ -267,7 +295,11 @@ impl GateState {
 
     /// Ends the epoch: what came in stays, what closed leaves. Returns what became of its rows.
     pub fn commit(&self, mode: OutputMode, after: Closed) -> Fates {
-        let closed = if mode == OutputMode::Complete || self.shape == GateShape::Timeless { Closed::None } else { after };
+        let closed = if mode == OutputMode::Complete || self.shape == GateShape::Timeless {
+            Closed::None
+        } else {
+            after
+        };
         let evict = |slice: i64| closed.contains(self.shape.newest(slice));
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let mut freed = 0;
@@ -277,7 +309,11 @@ impl GateState {
             for (slice, runs) in std::mem::take(&mut partition.pending) {
                 partition.kept.entry(slice).or_default().extend(runs);
             }
-            while let Some(first) = partition.kept.first_entry().filter(|first| evict(*first.key())) {
+            while let Some(first) = partition
+                .kept
+                .first_entry()
+                .filter(|first| evict(*first.key()))
+            {
                 freed += runs::bytes(&first.remove());
             }
         }
@@ -327,14 +363,21 @@ impl GateState {
     pub fn held_rows(&self) -> u64 {
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let rows = partitions.iter().map(|partition| {
-            lock(partition).kept.values().flatten().map(|run| run.num_rows() as u64).sum::<u64>()
+            lock(partition)
+                .kept
+                .values()
+                .flatten()
+                .map(|run| run.num_rows() as u64)
+                .sum::<u64>()
         });
         rows.sum()
     }
 
     /// Bytes of state held.
     pub fn held_bytes(&self) -> u64 {
-        lock(&self.memory).as_ref().map_or(0, |memory| memory.size() as u64)
+        lock(&self.memory)
+            .as_ref()
+            .map_or(0, |memory| memory.size() as u64)
     }
 
     /// Slices of a partition with more than `limit` runs.
@@ -351,7 +394,11 @@ impl GateState {
     pub fn compacted(&self, partition: usize, slice: i64, runs: Vec<RecordBatch>) {
         let after = runs::bytes(&runs);
         let before = lock(&self.partition(partition)).kept.insert(slice, runs);
-        self.free(before.map_or(0, |before| runs::bytes(&before)).saturating_sub(after));
+        self.free(
+            before
+                .map_or(0, |before| runs::bytes(&before))
+                .saturating_sub(after),
+        );
     }
 
     /// Takes all runs out, to be put in again under another number of partitions.
@@ -371,9 +418,18 @@ impl GateState {
 }
 
 /// Adds runs to the output, for the window that begins at `begin`; empty ones are left out.
-fn emit(out: &mut Vec<RecordBatch>, runs: impl Iterator<Item = RecordBatch>, slice: i64, begin: i64) -> Result<()> {
+fn emit(
+    out: &mut Vec<RecordBatch>,
+    runs: impl Iterator<Item = RecordBatch>,
+    slice: i64,
+    begin: i64,
+) -> Result<()> {
     for run in runs.filter(|run| run.num_rows() > 0) {
-        out.push(if slice == begin { run } else { runs::moved(&run, begin)? });
+        out.push(if slice == begin {
+            run
+        } else {
+            runs::moved(&run, begin)?
+        });
     }
     Ok(())
 }

@@ -17,19 +17,28 @@ pub(super) struct Groups {
 
 impl Groups {
     /// The groups of `runs`, whose key columns are the `keys` columns behind the first.
-    pub(super) fn of<'a>(keys: usize, runs: impl Iterator<Item = &'a RecordBatch>) -> Result<Option<Self>> {
+    pub(super) fn of<'a>(
+        keys: usize,
+        runs: impl Iterator<Item = &'a RecordBatch>,
+    ) -> Result<Option<Self>> {
         let mut runs = runs.peekable();
         let Some(first) = runs.peek() else {
             return Ok(None);
         };
-        let fields = key_columns(first, keys).into_iter().map(|column| SortField::new(column.data_type().clone()));
+        let fields = key_columns(first, keys)
+            .into_iter()
+            .map(|column| SortField::new(column.data_type().clone()));
         let converter = RowConverter::new(fields.collect())?;
         let mut rows = HashSet::new();
         for run in runs {
             let converted = converter.convert_columns(&key_columns(run, keys))?;
             rows.extend(converted.iter().map(|row| row.owned()));
         }
-        Ok(Some(Self { keys, converter, rows }))
+        Ok(Some(Self {
+            keys,
+            converter,
+            rows,
+        }))
     }
 
     /// The rows of a run whose group is one of these.
@@ -37,12 +46,22 @@ impl Groups {
         if self.keys == 0 {
             return Ok(run.clone());
         }
-        let converted = self.converter.convert_columns(&key_columns(run, self.keys))?;
-        let mask: BooleanArray = converted.iter().map(|row| Some(self.rows.contains(&row.owned()))).collect();
+        let converted = self
+            .converter
+            .convert_columns(&key_columns(run, self.keys))?;
+        let mask: BooleanArray = converted
+            .iter()
+            .map(|row| Some(self.rows.contains(&row.owned())))
+            .collect();
         Ok(filter_record_batch(run, &mask)?)
     }
 }
 
 fn key_columns(run: &RecordBatch, keys: usize) -> Vec<ArrayRef> {
-    run.columns().iter().skip(1).take(keys).map(Arc::clone).collect()
+    run.columns()
+        .iter()
+        .skip(1)
+        .take(keys)
+        .map(Arc::clone)
+        .collect()
 }

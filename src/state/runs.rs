@@ -18,7 +18,10 @@ pub(super) fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
 }
 
 /// Cuts a batch into one run for each slice in it.
-pub(super) fn by_slice(batch: RecordBatch, into: &mut BTreeMap<i64, Vec<RecordBatch>>) -> Result<()> {
+pub(super) fn by_slice(
+    batch: RecordBatch,
+    into: &mut BTreeMap<i64, Vec<RecordBatch>>,
+) -> Result<()> {
     let column = slices(&batch)?;
     let (Some(first), Some(last)) = (column.values().first(), column.values().last()) else {
         return Ok(());
@@ -27,7 +30,11 @@ pub(super) fn by_slice(batch: RecordBatch, into: &mut BTreeMap<i64, Vec<RecordBa
         into.entry(*first).or_default().push(batch);
         return Ok(());
     }
-    let order: UInt64Array = sort_to_indices(column, None, None)?.values().iter().map(|at| u64::from(*at)).collect();
+    let order: UInt64Array = sort_to_indices(column, None, None)?
+        .values()
+        .iter()
+        .map(|at| u64::from(*at))
+        .collect();
     let sorted = take_record_batch(&batch, &order)?;
     let keys = Arc::clone(sorted.column(0));
     for range in partition(&[Arc::clone(&keys)])?.ranges() {
@@ -52,6 +59,11 @@ pub(super) fn bytes(runs: &[RecordBatch]) -> usize {
     use datafusion::arrow::array::Array;
     runs.iter()
         .flat_map(RecordBatch::columns)
-        .map(|column| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()))
+        .map(|column| {
+            column
+                .to_data()
+                .get_slice_memory_size()
+                .unwrap_or_else(|_| column.get_array_memory_size())
+        })
         .sum()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::logical::WatermarkPolicy;
+use crate::config::WatermarkPolicy;
 use crate::time::{Instant, Span, Unit};
 
 /// What one WATERMARK clause has observed.
@@ -21,7 +21,8 @@ pub struct Observed {
 impl Observed {
     /// The watermark that this clause alone would make.
     pub fn watermark(&self) -> Option<Instant> {
-        self.greatest.map(|ticks| self.unit.instant(ticks).behind(self.delay, self.unit))
+        self.greatest
+            .map(|ticks| self.unit.instant(ticks).behind(self.delay, self.unit))
     }
 }
 
@@ -75,7 +76,10 @@ impl Watermarks {
     pub fn shown_in(&self) -> (Unit, bool) {
         let clauses = self.lock();
         let unit = clauses.iter().flatten().map(|seen| seen.unit).max();
-        (unit.unwrap_or(Unit::Second), clauses.iter().flatten().any(|seen| seen.zoned))
+        (
+            unit.unwrap_or(Unit::Second),
+            clauses.iter().flatten().any(|seen| seen.zoned),
+        )
     }
 }
 
@@ -99,9 +103,15 @@ mod tests {
         watermarks.observe(1, seen(None, 0));
         watermarks.observe(0, seen(100, 10));
         assert_eq!(watermarks.reached(WatermarkPolicy::Min), None);
-        assert_eq!(watermarks.reached(WatermarkPolicy::Max), Some(Unit::Second.instant(90)));
+        assert_eq!(
+            watermarks.reached(WatermarkPolicy::Max),
+            Some(Unit::Second.instant(90))
+        );
         watermarks.observe(1, seen(50, 0));
-        assert_eq!(watermarks.reached(WatermarkPolicy::Min), Some(Unit::Second.instant(50)));
+        assert_eq!(
+            watermarks.reached(WatermarkPolicy::Min),
+            Some(Unit::Second.instant(50))
+        );
     }
 
     #[test]
@@ -110,6 +120,9 @@ mod tests {
         watermarks.observe(0, seen(100, 0));
         watermarks.observe(0, seen(40, 0));
         watermarks.observe(0, seen(None, 0));
-        assert_eq!(watermarks.reached(WatermarkPolicy::Min), Some(Unit::Second.instant(100)));
+        assert_eq!(
+            watermarks.reached(WatermarkPolicy::Min),
+            Some(Unit::Second.instant(100))
+        );
     }
 }

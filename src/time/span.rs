@@ -18,7 +18,11 @@ impl Span {
     /// A span of days (of 24 hours) and nanoseconds.
     pub fn from_days_and_nanos(days: i32, nanos: i64) -> Self {
         const DAY: i128 = 86_400_000_000_000;
-        Self(i128::from(days).saturating_mul(DAY).saturating_add(i128::from(nanos)))
+        Self(
+            i128::from(days)
+                .saturating_mul(DAY)
+                .saturating_add(i128::from(nanos)),
+        )
     }
 
     /// Its nanoseconds.
@@ -74,8 +78,14 @@ mod tests {
 
     #[test]
     fn a_span_is_written_as_one_would_say_it() {
-        assert_eq!(Span::from_nanos(5_400_000_000_000).to_string(), "1 hour 30 minutes");
-        assert_eq!(Span::from_days_and_nanos(1, -10_000_000_000).to_string(), "23 hours 59 minutes 50 seconds");
+        assert_eq!(
+            Span::from_nanos(5_400_000_000_000).to_string(),
+            "1 hour 30 minutes"
+        );
+        assert_eq!(
+            Span::from_days_and_nanos(1, -10_000_000_000).to_string(),
+            "23 hours 59 minutes 50 seconds"
+        );
         assert_eq!(Span::from_nanos(-60_000_000_000).to_string(), "-1 minute");
         assert_eq!(Span::ZERO.to_string(), "0 seconds");
     }

@@ -80,7 +80,10 @@ mod tests {
     #[test]
     fn a_span_finer_than_the_column_takes_the_coarsest_unit_that_holds_it() {
         let half_second = Span::from_nanos(500_000_000);
-        assert_eq!(Unit::Second.fitting(&[half_second]), Some(Unit::Millisecond));
+        assert_eq!(
+            Unit::Second.fitting(&[half_second]),
+            Some(Unit::Millisecond)
+        );
         assert_eq!(
             Unit::Microsecond.fitting(&[half_second]),
             Some(Unit::Microsecond)

@@ -36,8 +36,14 @@ pub struct WindowShape {
 impl WindowShape {
     /// A shape, or `None` where an invariant of the module does not hold.
     pub fn new(unit: Unit, size: i64, slide: i64, start: i64) -> Option<Self> {
-        let sound = size > 0 && slide > 0 && slide <= size && start.unsigned_abs() < slide.unsigned_abs();
-        sound.then_some(Self { unit, size, slide, start })
+        let sound =
+            size > 0 && slide > 0 && slide <= size && start.unsigned_abs() < slide.unsigned_abs();
+        sound.then_some(Self {
+            unit,
+            size,
+            slide,
+            start,
+        })
     }
 
     /// Unit of the ticks.

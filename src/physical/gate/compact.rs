@@ -31,7 +31,12 @@ pub(crate) struct Reducer {
 
 impl Reducer {
     /// Merges the runs of every slice of a partition that has too many.
-    pub(super) async fn compact(&self, state: &GateState, partition: usize, context: &Arc<TaskContext>) -> Result<()> {
+    pub(super) async fn compact(
+        &self,
+        state: &GateState,
+        partition: usize,
+        context: &Arc<TaskContext>,
+    ) -> Result<()> {
         for (slice, runs) in state.fragmented(partition, RUNS) {
             let merged = self.merge(runs, context).await?;
             state.compacted(partition, slice, merged);
@@ -39,7 +44,11 @@ impl Reducer {
         Ok(())
     }
 
-    async fn merge(&self, runs: Vec<RecordBatch>, context: &Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
+    async fn merge(
+        &self,
+        runs: Vec<RecordBatch>,
+        context: &Arc<TaskContext>,
+    ) -> Result<Vec<RecordBatch>> {
         let Some(schema) = runs.first().map(RecordBatch::schema) else {
             return Ok(runs);
         };
@@ -64,8 +73,11 @@ impl Reducer {
         if keys == 0 || partitions == 1 {
             return runs.into_iter().try_for_each(|run| state.put(0, run));
         }
-        let keys = (1..=keys).map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _).collect();
-        let mut partitioner = BatchPartitioner::try_new(Partitioning::Hash(keys, partitions), Time::default(), 0, 1)?;
+        let keys = (1..=keys)
+            .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
+            .collect();
+        let mut partitioner =
+            BatchPartitioner::try_new(Partitioning::Hash(keys, partitions), Time::default(), 0, 1)?;
         for run in runs {
             partitioner.partition(run, |partition, batch| state.put(partition, batch))?;
         }

@@ -14,8 +14,8 @@ use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements,
-    Partitioning, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, Partitioning, PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 
@@ -23,7 +23,7 @@ pub(super) use compact::Reducer;
 
 use super::closing::Closing;
 use super::{epoch, one_child};
-use crate::logical::OutputMode;
+use crate::config::OutputMode;
 use crate::state::{Epoch, GateShape, GateState, Release};
 use crate::time::Closed;
 
@@ -57,7 +57,9 @@ impl GateInfo {
 
     /// Its state in the epoch's query.
     pub fn state(&self, epoch: &Epoch) -> Arc<GateState> {
-        epoch.state.gate(self.id, || GateState::new(format!("TimeWindowGate {}", self.id), self.shape, self.keys))
+        epoch.state.gate(self.id, || {
+            GateState::new(format!("TimeWindowGate {}", self.id), self.shape, self.keys)
+        })
     }
 
     /// The groups closed by the watermark that an epoch has reached.
@@ -65,7 +67,11 @@ impl GateInfo {
     /// # Errors
     /// - the function of a bin fails on the watermark
     pub fn closed_after(&self, epoch: &Epoch) -> Result<Closed> {
-        if epoch.closing { Ok(Closed::All) } else { self.closing.by(epoch.reached()) }
+        if epoch.closing {
+            Ok(Closed::All)
+        } else {
+            self.closing.by(epoch.reached())
+        }
     }
 }
 
@@ -80,10 +86,16 @@ pub struct TimeWindowGateExec {
 }
 
 impl TimeWindowGateExec {
-    pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: Arc<GateInfo>, reducer: Arc<Reducer>) -> Self {
+    pub(super) fn new(
+        input: Arc<dyn ExecutionPlan>,
+        info: Arc<GateInfo>,
+        reducer: Arc<Reducer>,
+    ) -> Self {
         let columns = |range: std::ops::Range<usize>| -> Vec<Arc<dyn PhysicalExpr>> {
             let schema = input.schema();
-            range.map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _).collect()
+            range
+                .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
+                .collect()
         };
         let partitions = input.output_partitioning().partition_count();
         // A group is in one partition, which is what hash partitioning by the group promises.
@@ -94,7 +106,12 @@ impl TimeWindowGateExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self { input, info, reducer, properties: Arc::new(properties) }
+        Self {
+            input,
+            info,
+            reducer,
+            properties: Arc::new(properties),
+        }
     }
 
     /// What the gate is.
@@ -151,7 +168,11 @@ impl TimeWindowGateExec {
     }
 
     /// What a partition emits, once its rows are in.
-    fn release(&self, partition: usize, context: &TaskContext) -> Result<SendableRecordBatchStream> {
+    fn release(
+        &self,
+        partition: usize,
+        context: &TaskContext,
+    ) -> Result<SendableRecordBatchStream> {
         let epoch = epoch(context)?;
         let release = Release {
             mode: self.info.mode,
@@ -159,13 +180,23 @@ impl TimeWindowGateExec {
             after: self.info.closed_after(&epoch)?,
         };
         let batches = self.info.state(&epoch).release(partition, release)?;
-        Ok(Box::pin(MemoryStream::try_new(batches, self.schema(), None)?))
+        Ok(Box::pin(MemoryStream::try_new(
+            batches,
+            self.schema(),
+            None,
+        )?))
     }
 }
 
 impl DisplayAs for TimeWindowGateExec {
     fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "TimeWindowGateExec: mode={}, {}, state={}", self.info.mode, self.info.label, self.info.eviction())
+        write!(
+            f,
+            "TimeWindowGateExec: mode={}, {}, state={}",
+            self.info.mode,
+            self.info.label,
+            self.info.eviction()
+        )
     }
 }
 
@@ -184,7 +215,11 @@ impl ExecutionPlan for TimeWindowGateExec {
             .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
             .collect();
         // By the keys without the slice: the slices of a window must meet in one partition.
-        let distribution = if keys.is_empty() { Distribution::SinglePartition } else { Distribution::KeyPartitioned(keys) };
+        let distribution = if keys.is_empty() {
+            Distribution::SinglePartition
+        } else {
+            Distribution::KeyPartitioned(keys)
+        };
         InputDistributionRequirements::new(vec![distribution])
     }
 
@@ -203,20 +238,38 @@ impl ExecutionPlan for TimeWindowGateExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(one_child(children)?, Arc::clone(&self.info), Arc::clone(&self.reducer))))
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(
+            one_child(children)?,
+            Arc::clone(&self.info),
+            Arc::clone(&self.reducer),
+        )))
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         if self.info.state(&*epoch(&context)?).absorbed(partition) {
             return self.release(partition, &context);
         }
         // A gate above another one: its rows come while it is read, the watermark known.
-        let gate = Self::new(Arc::clone(&self.input), Arc::clone(&self.info), Arc::clone(&self.reducer));
+        let gate = Self::new(
+            Arc::clone(&self.input),
+            Arc::clone(&self.info),
+            Arc::clone(&self.reducer),
+        );
         let stream = futures::stream::once(async move {
             gate.absorb(partition, Arc::clone(&context)).await?;
             gate.release(partition, &context)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream.try_flatten())))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            stream.try_flatten(),
+        )))
     }
 }

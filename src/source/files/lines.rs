@@ -80,7 +80,10 @@ pub(super) async fn salvage(
         }
     }
     let rows = RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches));
-    Ok(Some(Salvaged { rows: Box::pin(rows), bad }))
+    Ok(Some(Salvaged {
+        rows: Box::pin(rows),
+        bad,
+    }))
 }
 
 /// A file's lines, each decoded alone.
@@ -93,7 +96,12 @@ struct Lines {
 }
 
 impl Lines {
-    async fn open(listing: &Listing, file: &ObjectMeta, columns: &[usize], env: &ReadEnv) -> Result<Option<Self>> {
+    async fn open(
+        listing: &Listing,
+        file: &ObjectMeta,
+        columns: &[usize],
+        env: &ReadEnv,
+    ) -> Result<Option<Self>> {
         let Some(layout) = layout(listing, file, columns, env).await? else {
             return Ok(None);
         };
@@ -102,7 +110,13 @@ impl Lines {
         };
         let bytes = listing.store.get(&file.location).await?.bytes().await?;
         let text = listing.compression(file).convert_read(Cursor::new(bytes))?;
-        let mut lines = Self { text: BufReader::new(text), decoder, layout, line: 0, ended: false };
+        let mut lines = Self {
+            text: BufReader::new(text),
+            decoder,
+            layout,
+            line: 0,
+            ended: false,
+        };
         if lines.decoder.header() {
             lines.next_line();
         }
@@ -131,7 +145,10 @@ impl Lines {
         let line = self.next_line()?;
         let record = match line {
             Ok(line) if line.iter().all(u8::is_ascii_whitespace) => Ok(None),
-            Ok(line) => self.decoder.decode(&line).map_err(|error| error.to_string()),
+            Ok(line) => self
+                .decoder
+                .decode(&line)
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         Some((self.line, record))
@@ -150,7 +167,12 @@ impl Lines {
 
 /// Decodes single lines.
 enum LineDecoder {
-    Csv { schema: SchemaRef, present: Vec<usize>, options: Box<CsvOptions>, header: bool },
+    Csv {
+        schema: SchemaRef,
+        present: Vec<usize>,
+        options: Box<CsvOptions>,
+        header: bool,
+    },
     Json(SchemaRef),
 }
 
@@ -158,13 +180,29 @@ impl LineDecoder {
     /// A decoder for the columns that the layout asks for.
     fn of(listing: &Listing, layout: &Layout, env: &ReadEnv) -> Option<Self> {
         let schema = Arc::new(Schema::new(layout.fields.clone()));
-        let present: Vec<usize> = layout.places.iter().copied().flatten().filter(|at| *at < layout.fields.len()).collect();
+        let present: Vec<usize> = layout
+            .places
+            .iter()
+            .copied()
+            .flatten()
+            .filter(|at| *at < layout.fields.len())
+            .collect();
         if let Some(csv) = listing.format.downcast_ref::<CsvFormat>() {
             let options = Box::new(csv.options().clone());
-            return Some(Self::Csv { schema, present, options, header: has_header(csv, env) });
+            return Some(Self::Csv {
+                schema,
+                present,
+                options,
+                header: has_header(csv, env),
+            });
         }
         let json = listing.format.downcast_ref::<JsonFormat>()?;
-        json.is_newline_delimited().then(|| schema.project(&present).ok().map(|schema| Self::Json(Arc::new(schema))))?
+        json.is_newline_delimited().then(|| {
+            schema
+                .project(&present)
+                .ok()
+                .map(|schema| Self::Json(Arc::new(schema)))
+        })?
     }
 
     fn header(&self) -> bool {
@@ -173,7 +211,12 @@ impl LineDecoder {
 
     fn decode(&self, line: &[u8]) -> Result<Option<RecordBatch>, ArrowError> {
         match self {
-            Self::Csv { schema, present, options, .. } => {
+            Self::Csv {
+                schema,
+                present,
+                options,
+                ..
+            } => {
                 let mut builder = CsvBuilder::new(Arc::clone(schema))
                     .with_delimiter(options.delimiter)
                     .with_quote(options.quote)

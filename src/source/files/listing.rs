@@ -44,9 +44,14 @@ impl Listing {
         let options = table.options();
         let partitions = options.table_partition_cols.len();
         let fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
-        let (file_fields, partition_fields) = fields.split_at(fields.len().saturating_sub(partitions));
-        let first = table.table_paths().first().map(ListingTableUrl::object_store);
-        let url = first.ok_or_else(|| datafusion::common::plan_datafusion_err!("the table has no path"))?;
+        let (file_fields, partition_fields) =
+            fields.split_at(fields.len().saturating_sub(partitions));
+        let first = table
+            .table_paths()
+            .first()
+            .map(ListingTableUrl::object_store);
+        let url = first
+            .ok_or_else(|| datafusion::common::plan_datafusion_err!("the table has no path"))?;
         Ok(Self {
             paths: table.table_paths().clone(),
             store: env.task.runtime_env().object_store(url)?,
@@ -66,8 +71,12 @@ impl Listing {
             if path.is_collection() {
                 let mut found = self.store.list(Some(path.prefix()));
                 while let Some(file) = found.try_next().await? {
-                    let hidden = file.location.filename().is_some_and(|name| name.starts_with(['.', '_']));
-                    if path.contains(&file.location, false) && !hidden && self.has_extension(&file) {
+                    let hidden = file
+                        .location
+                        .filename()
+                        .is_some_and(|name| name.starts_with(['.', '_']));
+                    if path.contains(&file.location, false) && !hidden && self.has_extension(&file)
+                    {
                         files.push(file);
                     }
                 }
@@ -85,7 +94,8 @@ impl Listing {
 
     fn has_extension(&self, file: &ObjectMeta) -> bool {
         let name = file.location.as_ref();
-        name.ends_with(&self.extension) || uncompressed(name).is_some_and(|name| name.ends_with(&self.extension))
+        name.ends_with(&self.extension)
+            || uncompressed(name).is_some_and(|name| name.ends_with(&self.extension))
     }
 
     /// How a file is compressed: told by its name, else as the table says.
@@ -98,7 +108,9 @@ impl Listing {
         let declared = if let Some(csv) = self.format.downcast_ref::<CsvFormat>() {
             Some(csv.options().compression)
         } else {
-            self.format.downcast_ref::<JsonFormat>().map(|json| json.options().compression)
+            self.format
+                .downcast_ref::<JsonFormat>()
+                .map(|json| json.options().compression)
         };
         declared.map_or(FileCompressionType::UNCOMPRESSED, FileCompressionType::from)
     }
@@ -109,8 +121,15 @@ impl Listing {
         if self.partition_fields.is_empty() {
             return Ok(partitioned);
         }
-        let names = || self.partition_fields.iter().map(|field| field.name().as_str());
-        let values = self.paths.iter().find_map(|path| parse_partitions_for_path(path, &file.location, names()));
+        let names = || {
+            self.partition_fields
+                .iter()
+                .map(|field| field.name().as_str())
+        };
+        let values = self
+            .paths
+            .iter()
+            .find_map(|path| parse_partitions_for_path(path, &file.location, names()));
         let values = values.unwrap_or_default();
         let values = self
             .partition_fields
@@ -131,5 +150,7 @@ fn value_of(field: &Field, text: Option<&str>) -> Result<ScalarValue> {
 
 /// A name without the ending that tells its compression.
 fn uncompressed(name: &str) -> Option<&str> {
-    COMPRESSED.iter().find_map(|(ending, _)| name.strip_suffix(ending))
+    COMPRESSED
+        .iter()
+        .find_map(|(ending, _)| name.strip_suffix(ending))
 }

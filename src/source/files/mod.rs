@@ -21,7 +21,8 @@ use futures::StreamExt;
 use object_store::ObjectMeta;
 
 use self::listing::Listing;
-use super::{Arrival, FilePosition, OnBadRecord, Position, ReadEnv, Reader};
+use super::{Arrival, FilePosition, Position, ReadEnv, Reader};
+use crate::config::OnBadRecord;
 
 /// Reads files one after the other.
 pub(super) struct FilesReader {
@@ -113,10 +114,24 @@ impl FilesReader {
         };
         let stream = match open::open(&self.listing, &meta, &self.columns, &self.env).await {
             Ok(stream) => stream,
-            Err(error) => return Err(lines::explain(&self.listing, &meta, &self.columns, &self.env, error).await),
+            Err(error) => {
+                return Err(
+                    lines::explain(&self.listing, &meta, &self.columns, &self.env, error).await,
+                );
+            }
         };
-        self.spans.push(Span { path, start: self.given, before, end: None });
-        self.current = Some(Reading { meta, stream, skip: before, seen: 0 });
+        self.spans.push(Span {
+            path,
+            start: self.given,
+            before,
+            end: None,
+        });
+        self.current = Some(Reading {
+            meta,
+            stream,
+            skip: before,
+            seen: 0,
+        });
         Ok(())
     }
 
@@ -154,15 +169,28 @@ impl FilesReader {
             return Err(error);
         };
         if self.on_bad_record == OnBadRecord::Skip
-            && let Some(salvaged) = lines::salvage(&self.listing, &reading.meta, &self.columns, &self.env).await?
+            && let Some(salvaged) =
+                lines::salvage(&self.listing, &reading.meta, &self.columns, &self.env).await?
         {
             self.skipped += salvaged.bad;
             // Good rows come in the same order: those that were seen are passed over.
             let skip = reading.seen + reading.skip;
-            self.current = Some(Reading { meta: reading.meta, stream: salvaged.rows, skip, seen: 0 });
+            self.current = Some(Reading {
+                meta: reading.meta,
+                stream: salvaged.rows,
+                skip,
+                seen: 0,
+            });
             return Ok(());
         }
-        Err(lines::explain(&self.listing, &reading.meta, &self.columns, &self.env, error).await)
+        Err(lines::explain(
+            &self.listing,
+            &reading.meta,
+            &self.columns,
+            &self.env,
+            error,
+        )
+        .await)
     }
 }
 

@@ -7,12 +7,12 @@ use datafusion::arrow::array::{RecordBatch, new_null_array};
 use datafusion::arrow::csv::reader::Format;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::table_schema::TableSchema;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::EmptyRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
@@ -57,17 +57,30 @@ impl Layout {
             .with_delimiter(csv.options().delimiter)
             .with_quote(csv.options().quote);
         let (header, _) = format.infer_schema(Cursor::new(line), Some(0))?;
-        let fields: Vec<FieldRef> = header.fields().iter().map(|named| field_of(listing, named.name())).collect();
+        let fields: Vec<FieldRef> = header
+            .fields()
+            .iter()
+            .map(|named| field_of(listing, named.name()))
+            .collect();
         let known = listing.file_fields.len();
         let places: Vec<Option<usize>> = columns
             .iter()
             .map(|column| match listing.file_fields.get(*column) {
-                Some(field) => fields.iter().position(|of_file| of_file.name() == field.name()),
+                Some(field) => fields
+                    .iter()
+                    .position(|of_file| of_file.name() == field.name()),
                 None => Some(fields.len() + column.saturating_sub(known)),
             })
             .collect();
-        if !fields.iter().any(|field| listing.file_fields.contains(field)) {
-            let names: Vec<&str> = listing.file_fields.iter().map(|field| field.name().as_str()).collect();
+        if !fields
+            .iter()
+            .any(|field| listing.file_fields.contains(field))
+        {
+            let names: Vec<&str> = listing
+                .file_fields
+                .iter()
+                .map(|field| field.name().as_str())
+                .collect();
             return Err(Refusal::new(
                 "CSV_HEADER_MISMATCH",
                 "KD001",
@@ -86,7 +99,11 @@ fn field_of(listing: &Listing, name: &str) -> FieldRef {
     fields
         .iter()
         .find(|field| field.name() == name)
-        .or_else(|| fields.iter().find(|field| field.name().eq_ignore_ascii_case(name.trim())))
+        .or_else(|| {
+            fields
+                .iter()
+                .find(|field| field.name().eq_ignore_ascii_case(name.trim()))
+        })
         .cloned()
         .unwrap_or_else(|| Arc::new(Field::new(name, DataType::Utf8, true)))
 }
@@ -142,7 +159,9 @@ pub(super) async fn open(
         .with_projection_indices(Some(present))?
         .with_file_compression_type(listing.compression(file))
         .build();
-    let plan = format.create_physical_plan(env.session.as_ref(), config).await?;
+    let plan = format
+        .create_physical_plan(env.session.as_ref(), config)
+        .await?;
     let stream = execute_stream(plan, Arc::clone(&env.task))?;
     if layout.places.iter().all(Option::is_some) {
         return Ok(stream);
@@ -156,7 +175,11 @@ pub(super) async fn open(
 }
 
 /// Adds columns of nulls for those that a file does not have.
-pub(super) fn fill(batch: &RecordBatch, places: &[Option<usize>], schema: &SchemaRef) -> Result<RecordBatch> {
+pub(super) fn fill(
+    batch: &RecordBatch,
+    places: &[Option<usize>],
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
     let mut present = batch.columns().iter();
     let columns = places
         .iter()
@@ -185,7 +208,13 @@ fn format_of(listing: &Listing, file: &ObjectMeta) -> Arc<dyn FileFormat> {
 
 /// The first line of a file, without its end; `None` if the file holds nothing.
 async fn first_line(listing: &Listing, file: &ObjectMeta) -> Result<Option<Vec<u8>>> {
-    let bytes = listing.store.get(&file.location).await?.into_stream().map_err(DataFusionError::from).boxed();
+    let bytes = listing
+        .store
+        .get(&file.location)
+        .await?
+        .into_stream()
+        .map_err(DataFusionError::from)
+        .boxed();
     let mut bytes = listing.compression(file).convert_stream(bytes)?;
     let mut line = Vec::new();
     while let Some(chunk) = bytes.try_next().await? {

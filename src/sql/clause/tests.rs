@@ -17,7 +17,10 @@ fn lowered(sql: &str) -> Result<String, Refusal> {
 
 fn refused(sql: &str) -> (String, Option<(u64, u64)>) {
     let refusal = lowered(sql).unwrap_err();
-    (refusal.message, refusal.place.map(|place| (place.line, place.column)))
+    (
+        refusal.message,
+        refusal.place.map(|place| (place.line, place.column)),
+    )
 }
 
 #[test]
@@ -30,10 +33,14 @@ fn a_clause_takes_the_relation_before_it_whatever_its_form() {
         ("( SELECT * FROM t )", " AS x"),
         ("( a JOIN b ON a.k = b.k )", ""),
     ] {
-        let sql = format!("SELECT * FROM {relation} WATERMARK ts DELAY OF INTERVAL 1 SECOND{tail} WHERE k = 1");
+        let sql = format!(
+            "SELECT * FROM {relation} WATERMARK ts DELAY OF INTERVAL 1 SECOND{tail} WHERE k = 1"
+        );
         let relation = relation.replace('.', " . ");
         let text = lowered(&sql).unwrap();
-        let start = format!("SELECT * FROM TABLE ( {WATERMARK_CALL} ( ( SELECT * FROM {relation} ) , ts , NULL , '1000000000' , 1 ,");
+        let start = format!(
+            "SELECT * FROM TABLE ( {WATERMARK_CALL} ( ( SELECT * FROM {relation} ) , ts , NULL , '1000000000' , 1 ,"
+        );
         assert!(text.starts_with(&start), "{text}");
     }
 }
@@ -42,9 +49,14 @@ fn a_clause_takes_the_relation_before_it_whatever_its_form() {
 fn a_stream_is_lowered_first_and_carries_its_options() {
     assert_eq!(
         lowered("FROM STREAM t WITH (epoch_by = 'b', n = 3)").unwrap(),
-        format!("FROM TABLE ( {STREAM_CALL} ( ( SELECT * FROM t ) , 1 , 6 , 'epoch_by' , 'b' , 'n' , '3' ) )")
+        format!(
+            "FROM TABLE ( {STREAM_CALL} ( ( SELECT * FROM t ) , 1 , 6 , 'epoch_by' , 'b' , 'n' , '3' ) )"
+        )
     );
-    assert_eq!(lowered("FROM STREAM(t)").unwrap(), lowered("FROM STREAM t").unwrap());
+    assert_eq!(
+        lowered("FROM STREAM(t)").unwrap(),
+        lowered("FROM STREAM t").unwrap()
+    );
 }
 
 #[test]
@@ -70,16 +82,31 @@ fn expressions_may_hold_anything_and_be_named_with_or_without_as() {
     for (clause, wanted) in [
         ("to_timestamp(s) AS e", "to_timestamp ( s ) , e"),
         ("to_timestamp(s) e", "to_timestamp ( s ) , e"),
-        ("CAST(raw AS TIMESTAMP) AS ts", "CAST ( raw AS TIMESTAMP ) , ts"),
+        (
+            "CAST(raw AS TIMESTAMP) AS ts",
+            "CAST ( raw AS TIMESTAMP ) , ts",
+        ),
         ("ts + INTERVAL '1' HOUR AS e", "ts + INTERVAL '1' HOUR , e"),
         ("ts + INTERVAL '1' HOUR", "ts + INTERVAL '1' HOUR , NULL"),
         ("delay", "delay , NULL"),
         ("x.ts", "x . ts , NULL"),
-        ("CASE WHEN a THEN b ELSE c END AS e", "CASE WHEN a THEN b ELSE c END , e"),
-        ("CASE WHEN a THEN b ELSE c END", "CASE WHEN a THEN b ELSE c END , NULL"),
+        (
+            "CASE WHEN a THEN b ELSE c END AS e",
+            "CASE WHEN a THEN b ELSE c END , e",
+        ),
+        (
+            "CASE WHEN a THEN b ELSE c END",
+            "CASE WHEN a THEN b ELSE c END , NULL",
+        ),
     ] {
-        let text = lowered(&format!("FROM t WATERMARK {clause} DELAY OF INTERVAL 1 DAY")).unwrap();
-        assert!(text.contains(&format!("FROM t ) , {wanted} , '86400000000000'")), "{text}");
+        let text = lowered(&format!(
+            "FROM t WATERMARK {clause} DELAY OF INTERVAL 1 DAY"
+        ))
+        .unwrap();
+        assert!(
+            text.contains(&format!("FROM t ) , {wanted} , '86400000000000'")),
+            "{text}"
+        );
     }
 }
 
@@ -97,24 +124,67 @@ fn delays_are_read_in_every_spelling() {
         let sql = format!("FROM t WATERMARK ts DELAY OF INTERVAL {text} x");
         let nanos = seconds * 1_000_000_000;
         let got = lowered(&sql).unwrap();
-        assert!(got.contains(&format!("'{nanos}'")) && got.ends_with(" x"), "{got}");
+        assert!(
+            got.contains(&format!("'{nanos}'")) && got.ends_with(" x"),
+            "{got}"
+        );
     }
 }
 
 #[test]
 fn mistakes_are_named_at_their_place() {
     for (sql, message, place) in [
-        ("FROM t AS x WATERMARK ts DELAY OF INTERVAL 1 DAY", "alias stands before", (1, 13)),
-        ("FROM t x WATERMARK ts DELAY OF INTERVAL 1 DAY", "alias stands before", (1, 10)),
-        ("FROM t\nWATERMARK ts DELAY INTERVAL 1 DAY", "OF is missing", (2, 20)),
-        ("FROM t WATERMARK ts DELAY OF 5", "takes an INTERVAL", (1, 30)),
-        ("FROM t WATERMARK ts DELAY OF INTERVAL '-5' MINUTE", "negative", (1, 30)),
-        ("FROM t WATERMARK ts DELAY OF INTERVAL 1 MONTH", "months", (1, 30)),
-        ("FROM t WATERMARK ts DELAY OF INTERVAL '5'", "no unit", (1, 30)),
-        ("FROM t WATERMARK DELAY OF INTERVAL 1 DAY", "names no column", (1, 18)),
+        (
+            "FROM t AS x WATERMARK ts DELAY OF INTERVAL 1 DAY",
+            "alias stands before",
+            (1, 13),
+        ),
+        (
+            "FROM t x WATERMARK ts DELAY OF INTERVAL 1 DAY",
+            "alias stands before",
+            (1, 10),
+        ),
+        (
+            "FROM t\nWATERMARK ts DELAY INTERVAL 1 DAY",
+            "OF is missing",
+            (2, 20),
+        ),
+        (
+            "FROM t WATERMARK ts DELAY OF 5",
+            "takes an INTERVAL",
+            (1, 30),
+        ),
+        (
+            "FROM t WATERMARK ts DELAY OF INTERVAL '-5' MINUTE",
+            "negative",
+            (1, 30),
+        ),
+        (
+            "FROM t WATERMARK ts DELAY OF INTERVAL 1 MONTH",
+            "months",
+            (1, 30),
+        ),
+        (
+            "FROM t WATERMARK ts DELAY OF INTERVAL '5'",
+            "no unit",
+            (1, 30),
+        ),
+        (
+            "FROM t WATERMARK DELAY OF INTERVAL 1 DAY",
+            "names no column",
+            (1, 18),
+        ),
         ("FROM t WATERMARK ts", "has no delay", (1, 8)),
-        ("FROM t WATERMARK a DELAY OF INTERVAL 1 DAY WATERMARK b DELAY OF INTERVAL 1 DAY", "two WATERMARK", (1, 44)),
-        ("FROM STREAM t TABLESAMPLE (10)", "cannot be sampled", (1, 15)),
+        (
+            "FROM t WATERMARK a DELAY OF INTERVAL 1 DAY WATERMARK b DELAY OF INTERVAL 1 DAY",
+            "two WATERMARK",
+            (1, 44),
+        ),
+        (
+            "FROM STREAM t TABLESAMPLE (10)",
+            "cannot be sampled",
+            (1, 15),
+        ),
         ("FROM STREAM (SELECT 1)", "takes the name", (1, 14)),
     ] {
         let (got, at) = refused(sql);

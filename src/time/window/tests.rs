@@ -60,12 +60,22 @@ fn bounds_outside_the_type_are_none_and_never_wrap() {
     assert_eq!(shape.slice(i64::MAX), None);
     let (least, greatest) = shape.safe_ticks();
     assert!(shape.slice(least).is_some() && shape.slice(greatest).is_some());
-    assert_eq!(shape.closed_by(Instant::from_nanos(i128::MIN)), Closed::Through(i64::MIN));
+    assert_eq!(
+        shape.closed_by(Instant::from_nanos(i128::MIN)),
+        Closed::Through(i64::MIN)
+    );
 }
 
 #[test]
 fn impossible_shapes_are_refused() {
-    for (size, slide, start) in [(0, 1, 0), (5, 0, 0), (5, 6, 0), (5, 5, 5), (5, 2, -2), (-1, -1, 0)] {
+    for (size, slide, start) in [
+        (0, 1, 0),
+        (5, 0, 0),
+        (5, 6, 0),
+        (5, 5, 5),
+        (5, 2, -2),
+        (-1, -1, 0),
+    ] {
         assert_eq!(WindowShape::new(Unit::Second, size, slide, start), None);
     }
 }

@@ -1,0 +1,86 @@
+//! Settings with a few values.
+
+use std::fmt;
+use std::str::FromStr;
+
+use datafusion::common::DataFusionError;
+use datafusion::common::config_field;
+
+use crate::error::Refusal;
+
+/// An enumeration that a setting takes by its values' names.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+        pub enum $name { $($(#[$value_doc])* $value),+ }
+
+        impl FromStr for $name {
+            type Err = DataFusionError;
+
+            fn from_str(text: &str) -> Result<Self, DataFusionError> {
+                $(if text.eq_ignore_ascii_case($text) {
+                    return Ok(Self::$value);
+                })+
+                let names = [$($text),+].join(", ");
+                Err(Refusal::new("INVALID_CONF_VALUE", "22022", format!("'{text}' is not one of the values {names}."))
+                    .hint(format!("write one of {names}"))
+                    .into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$value => $text),+ })
+            }
+        }
+
+        config_field!($name);
+    };
+}
+
+choice! {
+    /// What of its groups a query emits, and when.
+    OutputMode {
+        /// A group once, at the end of the first epoch whose watermark has passed its window's end.
+        #[default]
+        Append = "append",
+        /// The groups that an epoch touched, at its end.
+        Update = "update",
+        /// Every group, at every epoch's end; nothing is late and nothing is evicted.
+        Complete = "complete",
+    }
+}
+
+choice! {
+    /// Which watermark a query with several clauses has.
+    WatermarkPolicy {
+        /// The least: an input that has seen nothing holds it.
+        #[default]
+        Min = "min",
+        /// The greatest.
+        Max = "max",
+    }
+}
+
+choice! {
+    /// What an ad-hoc query does when its input ends.
+    EndOfInput {
+        /// It closes every window.
+        #[default]
+        Close = "close",
+        /// It ends without closing.
+        Hold = "hold",
+    }
+}
+
+choice! {
+    /// What a record that cannot be read does.
+    OnBadRecord {
+        /// It fails its epoch.
+        #[default]
+        Fail = "fail",
+        /// It is left out and counted.
+        Skip = "skip",
+    }
+}
