@@ -139,7 +139,9 @@ fn draw_window(rng: &mut Rng, size: i64, tick: i64) -> Grouping {
 
 fn draw_query(rng: &mut Rng, grouping: Grouping, arrivals: &Arrivals) -> Query {
     let mode = rng.pick(&[Mode::Append, Mode::Append, Mode::Update, Mode::Complete]);
-    let unbounded_state = mode != Mode::Append && rng.one_in(5);
+    // Without a clause a bin is an ordinary key, not a time window.
+    let windows = matches!(grouping, Grouping::Window { .. });
+    let unbounded_state = mode != Mode::Append && rng.one_in(5) && windows;
     let delay = match rng.size(0, 3) {
         0 => 0,
         _ => rng.between(0, 25) * arrivals.tick,

@@ -258,19 +258,24 @@ fn expand(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             .alias_qualified(Some(qualifier.clone()), field.name()),
         None => bounds.call(vec![time]).alias(field.name()),
     };
-    let columns = window
+    let columns: Vec<Expr> = window
         .input
         .schema()
         .iter()
-        .map(|field| Expr::Column(Column::from(field)));
-    let builder = LogicalPlanBuilder::from(window.input.clone())
-        .project(columns.chain([call]).collect::<Vec<_>>())?
+        .map(|field| Expr::Column(Column::from(field)))
+        .collect();
+    let with_window = columns.iter().cloned().chain([call]);
+    let mut builder = LogicalPlanBuilder::from(window.input.clone())
+        .project(with_window.collect::<Vec<_>>())?
         .filter(Expr::Column(column.clone()).is_not_null())?;
-    let builder = if window.spec.shape.hops() {
-        builder.unnest_column(column)?
-    } else {
-        builder
-    };
+    if window.spec.shape.hops() {
+        // UNNEST gives its column a plain name: it gets the relation's back.
+        let index = builder.schema().index_of_column(&column)?;
+        builder = builder.unnest_column(column)?;
+        let unnested = Column::from(builder.schema().qualified_field(index));
+        let named = Expr::Column(unnested).alias_qualified(qualifier.cloned(), field.name());
+        builder = builder.project(columns.into_iter().chain([named]).collect::<Vec<_>>())?;
+    }
     Ok(Transformed::yes(builder.build()?))
 }
 
