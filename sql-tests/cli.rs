@@ -7,6 +7,13 @@
 //! | inputs | statements lost or run twice between -c, -f and stdin |
 //! | streams | a streaming query that does not end with its input |
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Output, Stdio};
 

@@ -4,6 +4,13 @@
 //! with `nyc_flights_arrivals.parquet`, `nyc_expected_6h.csv` and `nyc_expected_4h.csv`, and otherwise says that it
 //! did not. `main/nyc_january.slt` runs the first month of the same data always.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
 use std::path::{Path, PathBuf};
 
 use datafusion::arrow::array::{AsArray, Int64Array};

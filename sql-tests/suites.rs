@@ -1,6 +1,11 @@
 //! Every `.slt` file beside this one, a test a file: `cargo test --test suites hopping` runs those with `hopping` in
 //! their name. `tidegate test sql-tests` runs the same files without a build.
 
+#![expect(
+    clippy::expect_used,
+    reason = "without its files or a runtime there is nothing to test"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

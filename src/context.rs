@@ -222,7 +222,7 @@ impl StreamContext {
     /// Runs one of our statements.
     async fn streaming(&self, statement: StreamingStatement) -> Result<DataFrame> {
         match statement {
-            StreamingStatement::Create(create) => self.create_streaming_table(create).await,
+            StreamingStatement::Create(create) => self.create_streaming_table(*create).await,
             StreamingStatement::Refresh(name) => {
                 let table = self.streaming_table(&name)?;
                 let records = table.refresh(&self.session.state()).await?;
@@ -507,7 +507,7 @@ impl StreamContext {
 /// Reads one statement in the session's dialect.
 fn read(sql: &str, state: &SessionState) -> Result<Parsed> {
     let options = &state.config_options().sql_parser;
-    match dialect_from_str(options.dialect.to_string()) {
+    match dialect_from_str(options.dialect) {
         Some(dialect) => parse(sql, dialect.as_ref(), options.recursion_limit.get()),
         None => plan_err!("there is no SQL dialect {}", options.dialect),
     }

@@ -7,7 +7,7 @@
 //!    [`TimeWindow`] below it if it groups by nothing else of it.
 //! 2. [`expand`]: a [`TimeWindow`] that is left becomes a projection, and an UNNEST if windows hop.
 //! 3. [`number`]: clauses and aggregates get their numbers, by which they find their state.
-//! 4. [`check`](super::check): what a stream cannot do is refused.
+//! 4. [`check`]: what a stream cannot do is refused.
 //! 5. [`root`]: the streaming part goes under a [`StreamQuery`]. Operators that need the whole input,
 //!    such as a sort, stay above it and see the rows of all epochs.
 

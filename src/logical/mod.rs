@@ -4,8 +4,8 @@
 //! In the order in which a query meets them:
 //!
 //! 1. [`Watermark`] and [`TimeWindow`]: the nodes that the FROM clause makes.
-//! 2. [`marks`]: which columns carry the event time or a window of it.
-//! 3. [`analyze`]: turns aggregates over streams into [`StreamAggregate`], expands windows that no
+//! 2. `marks`: which columns carry the event time or a window of it.
+//! 3. [`analyze()`]: turns aggregates over streams into [`StreamAggregate`], expands windows that no
 //!    aggregate takes, removes clauses over finite tables, refuses what a stream cannot do, and
 //!    puts the streaming part under one [`StreamQuery`].
 //! 4. [`KeepStreams`]: keeps DataFusion's optimizer from moving filters below a watermark.

@@ -84,7 +84,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Pass 1, then the rows of pass 2 as they come. They must be read to their end, and
-    /// [`finish`](Self::finish) called.
+    /// [`read_rest`](Self::read_rest) called.
     pub(super) async fn start(
         &self,
         parts: &Parts,

@@ -1,8 +1,8 @@
 //! A running query: the epoch loop, and what it reports.
 //!
 //! 1. [`StreamQueryExec`] is the root of the streaming part of a physical plan; executing it runs the
-//!    loop ([`run`]).
-//! 2. Each turn takes a slice of every source, runs the plan over it in two passes ([`epoch`]) and
+//!    loop (`run`).
+//! 2. Each turn takes a slice of every source, runs the plan over it in two passes (`epoch`) and
 //!    commits, or undoes everything the turn did.
 //! 3. A streaming table attaches its own state and result through [`Attached`]; a query without one
 //!    starts from nothing and ends with its input.

@@ -97,8 +97,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Command> {
 /// Runs a line that begins with a dot.
 ///
 /// # Errors
-/// - [`End::Failed`]: there is no such command, or it takes other arguments
-/// - [`End::Quit`]: `.quit`
+/// - [`End::Failed`], when there is no such command, or it takes other arguments
+/// - [`End::Quit`], when `.quit`
 /// - whatever ended a file
 pub(crate) async fn run(shell: &mut Shell, line: &str) -> Result<(), End> {
     let line = line.trim().trim_end_matches(';').trim_end();

@@ -27,9 +27,9 @@ type Prompt = Editor<Assistant, DefaultHistory>;
 /// Reads and runs entries until Ctrl-D, `.quit`, or the loss of the terminal.
 ///
 /// # Errors
-/// - [`End::Quit`]: `.quit`
-/// - [`End::Hangup`]: the reader of stdout has gone
-/// - [`End::Unreadable`]: the terminal cannot be read
+/// - [`End::Quit`], when `.quit`
+/// - [`End::Hangup`], when the reader of stdout has gone
+/// - [`End::Unreadable`], when the terminal cannot be read
 pub(crate) async fn run(shell: &mut Shell) -> Result<(), End> {
     let colours = highlight::is_wanted();
     let mut editor = editor(colours).map_err(|error| unusable(&error))?;

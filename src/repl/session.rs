@@ -66,7 +66,7 @@ impl Shell {
     /// A new session with nothing in it.
     ///
     /// # Errors
-    /// - [`End::Failed`]: Tidegate cannot be installed
+    /// - [`End::Failed`], when Tidegate cannot be installed
     pub(crate) fn new(format: Format, quiet: bool, interactive: bool) -> Result<Self, End> {
         let context = context().map_err(|error| {
             note(crate::error::render("", &error));
@@ -95,9 +95,9 @@ impl Shell {
     /// Runs one statement: prints its rows, tells how it went. Ctrl-C cancels it.
     ///
     /// # Errors
-    /// - [`End::Failed`]: the statement failed, or stdout takes no rows
-    /// - [`End::Interrupted`]: Ctrl-C
-    /// - [`End::Hangup`]: the reader of stdout has gone
+    /// - [`End::Failed`], when the statement failed, or stdout takes no rows
+    /// - [`End::Interrupted`], when Ctrl-C
+    /// - [`End::Hangup`], when the reader of stdout has gone
     pub(crate) async fn statement(&self, sql: &str) -> Result<(), End> {
         let started = Instant::now();
         let progress = Progress::start(self.context.live());
@@ -177,7 +177,7 @@ fn context() -> DataFusionResult<StreamContext> {
 /// Waits for something else than a statement, such as a line.
 ///
 /// # Errors
-/// - [`End::Interrupted`]: Ctrl-C came first
+/// - [`End::Interrupted`], when Ctrl-C came first
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>) -> Result<T, End> {
     tokio::select! {
         biased;

@@ -75,10 +75,7 @@ impl AsyncDB for Database {
     }
 
     async fn sleep(duration: Duration) {
-        // Off the runtime's threads: other suites run on them.
-        tokio::task::spawn_blocking(move || std::thread::sleep(duration))
-            .await
-            .ok();
+        tokio::time::sleep(duration).await;
     }
 
     async fn run_command(mut command: Command) -> io::Result<Output> {

@@ -105,7 +105,7 @@ impl AppendLog {
     }
 
     /// The batch that holds this row, from it on.
-    fn from_row(&self, row: u64) -> Option<RecordBatch> {
+    fn rest_from(&self, row: u64) -> Option<RecordBatch> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         if row >= inner.rows {
             return None;
@@ -148,7 +148,7 @@ pub(super) struct LogReader {
 #[async_trait]
 impl Reader for LogReader {
     async fn next(&mut self) -> Result<Arrival> {
-        match self.log.from_row(self.at) {
+        match self.log.rest_from(self.at) {
             Some(batch) => {
                 self.at += batch.num_rows() as u64;
                 Ok(Arrival::Rows(batch.project(&self.columns)?))

@@ -476,9 +476,9 @@ impl Lowering {
 
     /// A sample of a stream would change what the watermark sees: refused, before DataFusion ignores it.
     fn refuse_sample(&self) -> Result<(), Refusal> {
-        let mut at = self.at + usize::from(is(self.input.get(self.at), "AS"));
-        for _ in 0..2 {
-            let token = self.input.get(at);
+        // The word itself, or the word behind an alias.
+        let start = self.at + usize::from(is(self.input.get(self.at), "AS"));
+        for token in self.input.iter().skip(start).take(2).map(Some) {
             if is(token, "TABLESAMPLE") || is(token, "SAMPLE") {
                 return Err(Refusal::new(
                     "UNSUPPORTED_FEATURE.TABLESAMPLE",
@@ -488,7 +488,6 @@ impl Lowering {
                 .at(token.and_then(|token| place(token.span.start)))
                 .hint("filter with WHERE instead, such as WHERE id % 10 = 0"));
             }
-            at += 1;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Text to statements and relations.
 //!
 //! 1. [`split`] cuts a text into statements.
-//! 2. [`parse`] reads one: our own statements ([`StreamingStatement`]), or DataFusion's with the
+//! 2. [`parse()`] reads one: our own statements ([`StreamingStatement`]), or DataFusion's with the
 //!    streaming clauses lowered (`clause`) and `window()` given its column (`rewrite`).
 //! 3. [`StreamRelations`] turns the lowered relations into plan nodes when DataFusion plans the query.
 

@@ -19,7 +19,7 @@ use crate::error::Refusal;
 #[derive(Debug, Clone)]
 pub enum StreamingStatement {
     /// Defines one.
-    Create(CreateStreamingTable),
+    Create(Box<CreateStreamingTable>),
     /// Reads what has arrived, in epochs.
     Refresh(TableReference),
     /// Lists them.
@@ -84,7 +84,8 @@ pub(super) fn read(
     } else {
         return simple(cursor);
     };
-    create(cursor, existing, reader).map(|create| Some(StreamingStatement::Create(create)))
+    create(cursor, existing, reader)
+        .map(|create| Some(StreamingStatement::Create(Box::new(create))))
 }
 
 /// The statements that are a few words and a name.
