@@ -160,7 +160,7 @@ fn bare_name(expr: &mut Expr, call: &Function) {
         Expr::Identifier(ident) if ident.value.eq_ignore_ascii_case(&name) => Vec::new(),
         Expr::CompoundIdentifier(parts) => match parts.split_first() {
             Some((first, rest)) if first.value.eq_ignore_ascii_case(&name) => {
-                rest.iter().map(|part| part.value.clone()).collect()
+                rest.iter().map(field_name).collect()
             }
             _ => return,
         },
@@ -209,6 +209,14 @@ pub(super) fn place_of(call: &Function) -> Option<Place> {
     super::tokens::place(call.span().start)
 }
 
+/// The name of a field: in lower case unless it is quoted, as DataFusion reads names.
+fn field_name(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_ascii_lowercase(),
+    }
+}
+
 /// `f(x).field` as DataFusion's `get_field(f(x), 'field')`.
 fn dot_behind_call(expr: &mut Expr) {
     let Expr::CompoundFieldAccess { root, access_chain } = expr else {
@@ -223,7 +231,7 @@ fn dot_behind_call(expr: &mut Expr) {
     let fields: Option<Vec<String>> = access_chain
         .iter()
         .map(|access| match access {
-            AccessExpr::Dot(Expr::Identifier(name)) => Some(name.value.clone()),
+            AccessExpr::Dot(Expr::Identifier(name)) => Some(field_name(name)),
             _ => None,
         })
         .collect();

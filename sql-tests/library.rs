@@ -1,0 +1,334 @@
+//! The library as an application uses it: endless inputs, sessions of one's own, functions of one's
+//! own, failures and what is left after them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::sync::{Arc, Mutex};
+
+use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, TimestampSecondArray};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Volatility, create_udaf};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::StreamExt;
+use tidegate::prelude::*;
+use tokio::sync::mpsc;
+
+fn schema() -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Second, None);
+    Arc::new(Schema::new(vec![
+        Field::new("ts", time, true),
+        Field::new("v", DataType::Int64, true),
+    ]))
+}
+
+fn rows(rows: &[(i64, i64)]) -> RecordBatch {
+    let times = TimestampSecondArray::from_iter_values(rows.iter().map(|(ts, _)| *ts));
+    let values = Int64Array::from_iter_values(rows.iter().map(|(_, v)| *v));
+    RecordBatch::try_new(schema(), vec![Arc::new(times), Arc::new(values)]).unwrap()
+}
+
+async fn show(ctx: &StreamContext, sql: &str) -> String {
+    let batches = ctx.sql(sql).await.unwrap().collect().await.unwrap();
+    pretty_format_batches(&batches).unwrap().to_string()
+}
+
+const WINDOWS: &str = "SELECT window.start AS start, sum(v) AS s FROM STREAM t \
+     WATERMARK ts DELAY OF INTERVAL 0 SECONDS GROUP BY window(ts, '10 seconds')";
+
+/// A provider of one partition that gives what is sent to it, without end.
+#[derive(Debug)]
+struct Channel {
+    schema: SchemaRef,
+    receiver: Mutex<Option<mpsc::Receiver<RecordBatch>>>,
+}
+
+impl PartitionStream for Channel {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let receiver = self.receiver.lock().unwrap().take();
+        let batches = futures::stream::unfold(receiver, |receiver| async move {
+            let mut receiver = receiver?;
+            let batch = receiver.recv().await?;
+            Some((Ok(batch), Some(receiver)))
+        });
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            batches,
+        ))
+    }
+}
+
+fn endless(ctx: &StreamContext) -> mpsc::Sender<RecordBatch> {
+    let (sender, receiver) = mpsc::channel(16);
+    let channel = Channel {
+        schema: schema(),
+        receiver: Mutex::new(Some(receiver)),
+    };
+    let table = StreamingTable::try_new(schema(), vec![Arc::new(channel)])
+        .unwrap()
+        .with_infinite_table(true);
+    ctx.session().register_table("t", Arc::new(table)).unwrap();
+    sender
+}
+
+#[tokio::test]
+async fn an_endless_select_gives_windows_as_they_close_and_all_of_them_when_the_input_ends() {
+    let ctx = StreamContext::new().unwrap();
+    let sender = endless(&ctx);
+    // The word STREAM may be left out: the scan is unbounded.
+    let sql = WINDOWS.replace("STREAM t", "t");
+    let mut windows = ctx.stream(&sql).await.unwrap();
+    let sum = |batch: &RecordBatch| batch.column(1).as_primitive::<Int64Type>().value(0);
+    sender.send(rows(&[(1, 5), (3, 6)])).await.unwrap();
+    sender.send(rows(&[(12, 7)])).await.unwrap();
+    assert_eq!(sum(&windows.next().await.unwrap().unwrap()), 11);
+    sender.send(rows(&[(25, 1)])).await.unwrap();
+    assert_eq!(sum(&windows.next().await.unwrap().unwrap()), 7);
+    drop(sender);
+    assert_eq!(sum(&windows.next().await.unwrap().unwrap()), 1);
+    assert!(windows.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_limit_over_an_endless_select_ends_it() {
+    let ctx = StreamContext::new().unwrap();
+    let sender = endless(&ctx);
+    for ts in [1, 12, 25] {
+        sender.send(rows(&[(ts, 1)])).await.unwrap();
+    }
+    let table = show(&ctx, &format!("{WINDOWS} LIMIT 2")).await;
+    assert_eq!(table.lines().count(), 6, "{table}");
+}
+
+#[tokio::test]
+async fn a_session_of_ones_own_keeps_its_tables_settings_and_functions() {
+    let config = SessionConfig::new()
+        .with_target_partitions(3)
+        .with_batch_size(17);
+    let session = SessionContext::new_with_config(config);
+    session
+        .sql("CREATE TABLE mine AS SELECT 42 AS answer")
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
+    let ctx = StreamContext::over(session.clone()).unwrap();
+    assert!(show(&ctx, "SELECT answer FROM mine").await.contains("42"));
+    assert_eq!(ctx.session().state().config().target_partitions(), 3);
+    assert_eq!(ctx.session().state().config().batch_size(), 17);
+    // The session itself knows streams now.
+    ctx.create_table("t", schema()).unwrap();
+    ctx.append("t", rows(&[(1, 2)])).await.unwrap();
+    assert!(session.sql("SELECT * FROM mine").await.is_ok());
+}
+
+#[tokio::test]
+async fn aggregates_of_ones_own_work_in_windows() {
+    let ctx = StreamContext::new().unwrap();
+    let last = create_udaf(
+        "biggest",
+        vec![DataType::Int64],
+        Arc::new(DataType::Int64),
+        Volatility::Immutable,
+        Arc::new(|_| Ok(Box::new(Biggest(0)))),
+        Arc::new(vec![DataType::Int64]),
+    );
+    ctx.session().register_udaf(last);
+    ctx.create_table("t", schema()).unwrap();
+    ctx.append("t", rows(&[(1, 4), (2, 9), (11, 3)]))
+        .await
+        .unwrap();
+    let table = show(&ctx, &WINDOWS.replace("sum(v)", "biggest(v)")).await;
+    assert!(table.contains("| 9 ") && table.contains("| 3 "), "{table}");
+}
+
+/// The greatest value above zero.
+#[derive(Debug)]
+struct Biggest(i64);
+
+impl datafusion::logical_expr::Accumulator for Biggest {
+    fn update_batch(&mut self, values: &[datafusion::arrow::array::ArrayRef]) -> Result<()> {
+        for value in values[0].as_primitive::<Int64Type>().iter().flatten() {
+            self.0 = self.0.max(value);
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<datafusion::common::ScalarValue> {
+        Ok(self.0.into())
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>()
+    }
+
+    fn state(&mut self) -> Result<Vec<datafusion::common::ScalarValue>> {
+        Ok(vec![self.0.into()])
+    }
+
+    fn merge_batch(&mut self, states: &[datafusion::arrow::array::ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+}
+
+#[tokio::test]
+async fn state_follows_a_change_of_partitions() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    let keyed = WINDOWS
+        .replace("SELECT ", "SELECT v, count(*) AS n, ")
+        .replace("GROUP BY ", "GROUP BY v, ");
+    ctx.sql(&format!("CREATE STREAMING TABLE q AS {keyed}"))
+        .await
+        .unwrap();
+    for (round, partitions) in [1, 4, 2, 3, 1].into_iter().enumerate() {
+        ctx.sql(&format!(
+            "SET datafusion.execution.target_partitions = {partitions}"
+        ))
+        .await
+        .unwrap();
+        let batch: Vec<(i64, i64)> = (0..50).map(|key| (round as i64, key)).collect();
+        ctx.append("t", rows(&batch)).await.unwrap();
+        ctx.refresh("q").await.unwrap();
+    }
+    ctx.append("t", rows(&[(60, 0)])).await.unwrap();
+    let last = ctx.refresh("q").await.unwrap();
+    assert_eq!(last[0].output_rows, 50);
+    let table = show(
+        &ctx,
+        "SELECT count(*) AS groups, min(n) AS least, max(n) AS most FROM q",
+    )
+    .await;
+    assert!(table.contains("| 50     | 5     | 5    |"), "{table}");
+}
+
+#[tokio::test]
+async fn many_small_epochs_leave_one_group_not_one_a_epoch() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    ctx.sql(&format!("CREATE STREAMING TABLE q AS {WINDOWS}"))
+        .await
+        .unwrap();
+    let mut most = 0;
+    for value in 0..200 {
+        ctx.append("t", rows(&[(1, value)])).await.unwrap();
+        most = most.max(ctx.refresh("q").await.unwrap()[0].open_groups);
+    }
+    assert!(most <= 40, "{most} rows of state for one group");
+    ctx.append("t", rows(&[(30, 0)])).await.unwrap();
+    ctx.refresh("q").await.unwrap();
+    assert!(show(&ctx, "SELECT s FROM q").await.contains("19900"));
+}
+
+#[tokio::test]
+async fn without_memory_the_epoch_fails_by_name_and_can_be_tried_again() {
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(GreedyMemoryPool::new(2_000_000)))
+        .build_arc()
+        .unwrap();
+    let config = SessionConfig::new().with_target_partitions(1);
+    let ctx = StreamContext::over(SessionContext::new_with_config_rt(config, runtime)).unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    let keyed = WINDOWS
+        .replace("SELECT ", "SELECT v, ")
+        .replace("GROUP BY ", "GROUP BY v, ");
+    ctx.sql(&format!(
+        "CREATE STREAMING TABLE q WITH (max_rows_per_epoch = 10000) AS {keyed}"
+    ))
+    .await
+    .unwrap();
+    let batch: Vec<(i64, i64)> = (0..200_000).map(|key| (1, key)).collect();
+    ctx.append("t", rows(&batch)).await.unwrap();
+    let error = ctx.refresh("q").await.unwrap_err().to_string();
+    assert!(
+        error.contains("TimeWindowGate 0") && error.contains("memory"),
+        "{error}"
+    );
+    let epochs = ctx.progress("q").unwrap();
+    let accepted: u64 = epochs.iter().map(|epoch| epoch.input_rows).sum();
+    assert_eq!(
+        epochs.last().map(|epoch| epoch.open_rows),
+        Some(accepted),
+        "nothing of the failed epoch stays"
+    );
+}
+
+#[tokio::test]
+async fn a_refresh_that_is_dropped_leaves_nothing_half_done() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    ctx.sql(&format!(
+        "CREATE STREAMING TABLE q WITH (max_rows_per_epoch = 100) AS {WINDOWS}"
+    ))
+    .await
+    .unwrap();
+    let batch: Vec<(i64, i64)> = (0..20_000).map(|second| (second, 1)).collect();
+    ctx.append("t", rows(&batch)).await.unwrap();
+    for polls in 1..6 {
+        let mut refresh = Box::pin(ctx.refresh("q"));
+        for _ in 0..polls {
+            if futures::poll!(&mut refresh).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    ctx.refresh("q").await.unwrap();
+    let epochs = ctx.progress("q").unwrap();
+    assert_eq!(
+        epochs.iter().map(|epoch| epoch.input_rows).sum::<u64>(),
+        20_000
+    );
+    assert_eq!(epochs.iter().map(|epoch| epoch.late_rows).sum::<u64>(), 0);
+    let table = show(&ctx, "SELECT count(*) AS windows, sum(s) AS rows FROM q").await;
+    assert!(table.contains("| 1999    | 19990 |"), "{table}");
+}
+
+#[tokio::test]
+async fn a_stream_of_a_streaming_table_reads_what_it_emits() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    ctx.sql(&format!("CREATE STREAMING TABLE q AS {WINDOWS}"))
+        .await
+        .unwrap();
+    ctx.sql(
+        "CREATE STREAMING TABLE r AS SELECT window.start AS minute, sum(s) AS s FROM STREAM q \
+         WATERMARK start DELAY OF INTERVAL 0 SECONDS GROUP BY window(start, '1 minute')",
+    )
+    .await
+    .unwrap();
+    ctx.append("t", rows(&[(1, 1), (15, 2), (70, 3), (95, 4)]))
+        .await
+        .unwrap();
+    ctx.refresh("q").await.unwrap();
+    let epochs = ctx.refresh("r").await.unwrap();
+    assert_eq!((epochs[0].input_rows, epochs[0].output_rows), (3, 1));
+    assert!(
+        show(&ctx, "SELECT * FROM r")
+            .await
+            .contains("1970-01-01T00:00:00 | 3")
+    );
+    let error = ctx
+        .sql("DROP STREAMING TABLE q")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("SOURCE_IN_USE"), "{error}");
+}
