@@ -69,6 +69,7 @@ impl StreamAggregate {
                 TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
                     Mark::Window(spec.clone())
                 }
+                TimeValue::Session(spec, _) => Mark::Session(spec.clone()),
                 TimeValue::Bin(bin) => Mark::Bin(bin.clone()),
                 TimeValue::Instant(_) => Mark::EventTime,
             });
@@ -112,7 +113,7 @@ impl UserDefinedLogicalNodeCore for StreamAggregate {
     }
 
     fn expressions(&self) -> Vec<Expr> {
-        let time = self.time.iter().map(|time| &time.expr);
+        let time = self.time.iter().flat_map(GroupTime::exprs);
         time.chain(&self.keys)
             .chain(&self.aggregates)
             .cloned()
@@ -139,13 +140,11 @@ impl UserDefinedLogicalNodeCore for StreamAggregate {
                 .next()
                 .ok_or_else(|| internal_datafusion_err!("an expression is missing"))
         };
-        let time = match &self.time {
-            Some(time) => Some(GroupTime {
-                expr: next()?,
-                ..time.clone()
-            }),
-            None => None,
-        };
+        let time = self
+            .time
+            .as_ref()
+            .map(|time| time.with_exprs(&mut next))
+            .transpose()?;
         let keys = self.keys.iter().map(|_| next()).collect::<Result<_>>()?;
         let aggregates = self
             .aggregates

@@ -25,10 +25,10 @@ use datafusion::optimizer::AnalyzerRule;
 use super::aggregate::StreamAggregate;
 use super::check;
 use super::group_time::{GroupTime, TimeValue};
-use super::marks::{Mark, Marks, expr_mark, marks};
+use super::marks::{Mark, Marks, expr_mark, marks, time_mark};
 use super::query::StreamQuery;
 use super::scan::is_stream_scan;
-use super::time_window::TimeWindow;
+use super::time_window::{TimeWindow, Windows};
 use super::watermark::Watermark;
 use super::windows::WindowBounds;
 use crate::config::{OutputMode, WatermarkPolicy, options, unit_of};
@@ -110,10 +110,16 @@ fn streaming_node(plan: LogicalPlan, mode: OutputMode) -> Result<Transformed<Log
             Ok(Transformed::yes(stream_aggregate(aggregate, mode)?))
         }
         LogicalPlan::Aggregate(aggregate) => {
-            if !marks(&aggregate.input)?.streaming {
-                return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+            if marks(&aggregate.input)?.streaming {
+                return Ok(Transformed::yes(stream_aggregate(aggregate, mode)?));
             }
-            Ok(Transformed::yes(stream_aggregate(aggregate, mode)?))
+            // Sessions of a finite table are found by our nodes too, all at once.
+            match fold_window(&aggregate)? {
+                Some((.., window)) if matches!(window.windows, Windows::Session(..)) => Ok(
+                    Transformed::yes(stream_aggregate(aggregate, OutputMode::Complete)?),
+                ),
+                _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+            }
         }
         other => Ok(Transformed::no(other)),
     }
@@ -157,11 +163,15 @@ fn extension(node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'stat
 
 /// The grouping time of a folded window.
 fn window_time(position: usize, window: &TimeWindow, input: &Marks) -> GroupTime {
-    let mark = expr_mark(&window.time, window.input.schema(), input);
+    let mark = time_mark(&window.time, window.input.schema(), input);
+    let value = match &window.windows {
+        Windows::Fixed(spec) => TimeValue::Windows(spec.clone()),
+        Windows::Session(spec, gap) => TimeValue::Session(spec.clone(), gap.clone()),
+    };
     GroupTime {
         position,
         expr: window.time.clone(),
-        value: TimeValue::Windows(window.spec.clone()),
+        value,
         closes: mark == Some(Mark::EventTime),
     }
 }
@@ -181,7 +191,7 @@ fn value_time(
                 DataType::Timestamp(unit, _) => TimeValue::Instant(unit_of(&unit)),
                 _ => continue,
             },
-            Some(Mark::Bound(..)) | None => continue,
+            Some(Mark::Bound(..) | Mark::Session(_)) | None => continue,
         };
         let expr = expr.clone();
         return Ok(Some(GroupTime {
@@ -245,13 +255,16 @@ fn expand(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let Some(window) = extension.node.as_any().downcast_ref::<TimeWindow>() else {
         return Ok(Transformed::no(plan));
     };
+    let Windows::Fixed(spec) = &window.windows else {
+        return Err(check::session_without_group(window.place));
+    };
     let (qualifier, field) = extension
         .node
         .schema()
         .qualified_field(window.window_index());
     let column = Column::new(qualifier.cloned(), field.name());
-    let bounds = ScalarUDF::from(WindowBounds::new(window.spec.clone()));
-    let time = cast(window.time.clone(), window.spec.bound_type());
+    let bounds = ScalarUDF::from(WindowBounds::new(spec.clone()));
+    let time = cast(window.time.clone(), spec.bound_type());
     let call = match qualifier {
         Some(qualifier) => bounds
             .call(vec![time])
@@ -268,7 +281,7 @@ fn expand(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut builder = LogicalPlanBuilder::from(window.input.clone())
         .project(with_window.collect::<Vec<_>>())?
         .filter(Expr::Column(column.clone()).is_not_null())?;
-    if window.spec.shape.hops() {
+    if spec.shape.hops() {
         // UNNEST gives its column a plain name: it gets the relation's back.
         let index = builder.schema().index_of_column(&column)?;
         builder = builder.unnest_column(column)?;
@@ -294,7 +307,9 @@ fn number(plan: LogicalPlan) -> Result<LogicalPlan> {
                 ..watermark.clone()
             })));
         }
-        if let Some(aggregate) = node.node.as_any().downcast_ref::<StreamAggregate>() {
+        if let Some(aggregate) = node.node.as_any().downcast_ref::<StreamAggregate>()
+            && marks(&aggregate.input)?.streaming
+        {
             let id = Some(operators);
             operators += 1;
             let mut aggregate = aggregate.clone();

@@ -3,14 +3,14 @@
 //! Condition names and SQLSTATEs are Spark's.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result};
+use datafusion::common::{DataFusionError, JoinType, Result};
 use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, Join, LogicalPlan, Operator};
 
 use super::aggregate::StreamAggregate;
-use super::group_time::GroupTime;
+use super::group_time::{GroupTime, TimeValue};
 use super::marks::{Mark, Marks, expr_mark, marks};
 use crate::config::OutputMode;
-use crate::error::Refusal;
+use crate::error::{Place, Refusal};
 
 /// SQLSTATE of what a streaming query cannot do.
 const UNSUPPORTED: &str = "42KDE";
@@ -34,6 +34,17 @@ pub(super) fn stays_above(plan: &LogicalPlan) -> bool {
 
 /// An aggregate whose groups could never be emitted in append mode.
 pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -> Result<()> {
+    if mode == OutputMode::Update
+        && time.is_some_and(|time| matches!(time.value, TimeValue::Session(..)))
+    {
+        return Err(Refusal::new(
+            OUTPUT_MODE,
+            UNSUPPORTED,
+            "In update mode session windows are not supported: a session that grows would leave its shorter versions behind.",
+        )
+        .hint("use append mode, or complete")
+        .into());
+    }
     if mode != OutputMode::Append || time.is_some_and(|time| time.closes) {
         return Ok(());
     }
@@ -57,6 +68,18 @@ pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -
          or use WITH (output_mode = 'update')",
     )
     .into())
+}
+
+/// A session is not known before the rows are grouped.
+pub(super) fn session_without_group(place: Option<Place>) -> DataFusionError {
+    Refusal::new(
+        "SESSION_WINDOW_WITHOUT_GROUP",
+        "42K0E",
+        "session_window() can only be grouped by: where a session ends depends on the rows of its group.",
+    )
+    .at(place)
+    .hint("write GROUP BY session_window(ts, '5 minutes'), and use session_window.start in the SELECT list only")
+    .into()
 }
 
 /// Grouping sets over a stream.

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
 
-use super::time_window::WindowSpec;
+use super::time_window::{SessionSpec, WindowSpec};
 use crate::time::Unit;
 
 /// The grouping expression that orders groups in time.
@@ -26,6 +27,8 @@ pub struct GroupTime {
 pub enum TimeValue {
     /// `window(ts, …)`: the value is an event time, assigned to the slices of these windows.
     Windows(WindowSpec),
+    /// `session_window(ts, gap)`: the value is an event time, and this the gap behind it.
+    Session(SessionSpec, Expr),
     /// A column that holds a window already: `Struct(start, end)`.
     WindowColumn(WindowSpec),
     /// A monotone function of the event time, such as `date_trunc('day', ts)`.
@@ -51,10 +54,38 @@ impl Bin {
     pub const EVENT_TIME: &'static str = "event_time";
 }
 
+impl GroupTime {
+    /// Its expressions: the time, and the gap of a session.
+    pub(super) fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let gap = match &self.value {
+            TimeValue::Session(_, gap) => Some(gap),
+            _ => None,
+        };
+        std::iter::once(&self.expr).chain(gap)
+    }
+
+    /// The same with other expressions, in the order of [`exprs`](Self::exprs).
+    pub(super) fn with_exprs(&self, mut next: impl FnMut() -> Result<Expr>) -> Result<Self> {
+        let expr = next()?;
+        let value = match &self.value {
+            TimeValue::Session(spec, _) => TimeValue::Session(spec.clone(), next()?),
+            other => other.clone(),
+        };
+        Ok(Self {
+            expr,
+            value,
+            ..self.clone()
+        })
+    }
+}
+
 impl fmt::Display for GroupTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             TimeValue::Windows(spec) => write!(f, "window({}, {})", self.expr, spec.shape)?,
+            TimeValue::Session(spec, _) => {
+                write!(f, "session_window({}, {})", self.expr, spec.label)?
+            }
             TimeValue::WindowColumn(spec) => write!(f, "{} of {}", self.expr, spec.shape)?,
             TimeValue::Bin(_) | TimeValue::Instant(_) => write!(f, "{}", self.expr)?,
         }

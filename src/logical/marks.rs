@@ -8,13 +8,14 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Expr, Extension, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, Extension, LogicalPlan};
 
 use super::aggregate::StreamAggregate;
 use super::group_time::Bin;
 use super::scan::is_stream_scan;
-use super::time_window::{TimeWindow, WindowSpec};
+use super::time_window::{SessionSpec, TimeWindow, WindowSpec, Windows};
 use super::watermark::Watermark;
+use crate::config::unit_of;
 
 /// What a marked column holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) enum Mark {
     EventTime,
     /// A window of it: `Struct(start, end)`.
     Window(WindowSpec),
+    /// A session of it: `Struct(start, end)`.
+    Session(SessionSpec),
     /// A bound of such a window.
     Bound(WindowSpec, String),
     /// A monotone function of it.
@@ -118,8 +121,11 @@ fn of_extension(plan: &LogicalPlan, extension: &Extension) -> Result<Marks> {
     }
     if let Some(window) = node.downcast_ref::<TimeWindow>() {
         let mut input = marks(&window.input)?;
-        let event_time = expr_mark(&window.time, window.input.schema(), &input);
-        let mark = (event_time == Some(Mark::EventTime)).then(|| Mark::Window(window.spec.clone()));
+        let event_time = time_mark(&window.time, window.input.schema(), &input);
+        let mark = (event_time == Some(Mark::EventTime)).then(|| match &window.windows {
+            Windows::Fixed(spec) => Mark::Window(spec.clone()),
+            Windows::Session(spec, _) => Mark::Session(spec.clone()),
+        });
         input.columns.push(mark);
         return Ok(input);
     }
@@ -206,6 +212,21 @@ pub(crate) fn expr_mark(expr: &Expr, schema: &DFSchema, input: &Marks) -> Option
     }
 }
 
+/// Mark of the time of a window: a cast to a finer unit, which the window's sizes may need, keeps it.
+pub(crate) fn time_mark(time: &Expr, schema: &DFSchema, input: &Marks) -> Option<Mark> {
+    let Expr::Cast(cast) = time else {
+        return expr_mark(time, schema, input);
+    };
+    match (cast.expr.get_type(schema).ok()?, cast.field.data_type()) {
+        (DataType::Timestamp(from, zone), DataType::Timestamp(to, same))
+            if zone == *same && unit_of(to) >= unit_of(&from) =>
+        {
+            expr_mark(&cast.expr, schema, input)
+        }
+        _ => None,
+    }
+}
+
 fn function_mark(
     expr: &Expr,
     function: &ScalarFunction,
@@ -214,7 +235,7 @@ fn function_mark(
 ) -> Option<Mark> {
     match function.name() {
         "window_time" => match expr_mark(function.args.first()?, schema, input)? {
-            Mark::Window(_) => Some(Mark::EventTime),
+            Mark::Window(_) | Mark::Session(_) => Some(Mark::EventTime),
             _ => None,
         },
         "get_field" => match (

@@ -74,10 +74,7 @@ pub(super) fn one_input(inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
         .ok_or_else(|| internal_datafusion_err!("a node with one input was given none"))
 }
 
-/// The only expression of a node that has one.
-pub(super) fn one_expr(exprs: Vec<Expr>) -> Result<Expr> {
-    exprs
-        .into_iter()
-        .next()
-        .ok_or_else(|| internal_datafusion_err!("a node with one expression was given none"))
+/// The next expression of a node.
+pub(super) fn one_expr(expr: Option<Expr>) -> Result<Expr> {
+    expr.ok_or_else(|| internal_datafusion_err!("an expression of a node is missing"))
 }

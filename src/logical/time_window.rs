@@ -12,9 +12,17 @@ use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use super::query::{one_expr, one_input};
 use crate::config::arrow_unit;
 use crate::error::Place;
-use crate::time::WindowShape;
+use crate::time::{Unit, WindowShape};
 
-/// A family of windows, and the zone in which their bounds are shown.
+/// Fields of a window: `start` inclusive, `end` exclusive.
+fn window_fields(bound: &DataType) -> Fields {
+    Fields::from(vec![
+        Field::new("start", bound.clone(), true),
+        Field::new("end", bound.clone(), true),
+    ])
+}
+
+/// A family of windows of one size, and the zone in which their bounds are shown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WindowSpec {
     /// Size, slide and start, in ticks of the bounds' unit.
@@ -31,10 +39,49 @@ impl WindowSpec {
 
     /// Fields of a window: `start` inclusive, `end` exclusive.
     pub fn fields(&self) -> Fields {
-        Fields::from(vec![
-            Field::new("start", self.bound_type(), true),
-            Field::new("end", self.bound_type(), true),
-        ])
+        window_fields(&self.bound_type())
+    }
+}
+
+/// Windows that last as long as events follow each other within a gap.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionSpec {
+    /// Unit of the bounds.
+    pub unit: Unit,
+    /// Zone of the event time's type.
+    pub zone: Option<Arc<str>>,
+    /// The gap as a person reads it.
+    pub label: String,
+}
+
+impl SessionSpec {
+    /// Type of a bound.
+    pub fn bound_type(&self) -> DataType {
+        DataType::Timestamp(arrow_unit(self.unit), self.zone.clone())
+    }
+
+    /// Fields of a session: `start` inclusive, `end` exclusive, the last event plus its gap.
+    pub fn fields(&self) -> Fields {
+        window_fields(&self.bound_type())
+    }
+}
+
+/// The windows that a call names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Windows {
+    /// `window()`.
+    Fixed(WindowSpec),
+    /// `session_window()`, with the gap of each row: an interval over the input's columns.
+    Session(SessionSpec, Expr),
+}
+
+impl Windows {
+    /// Type of a bound.
+    pub fn bound_type(&self) -> DataType {
+        match self {
+            Windows::Fixed(spec) => spec.bound_type(),
+            Windows::Session(spec, _) => spec.bound_type(),
+        }
     }
 }
 
@@ -49,7 +96,7 @@ pub struct TimeWindow {
     /// Event time, of the bounds' type, over the input's columns.
     pub time: Expr,
     /// The windows.
-    pub spec: WindowSpec,
+    pub windows: Windows,
     /// Where the call stands in the text.
     pub place: Option<Place>,
     schema: DFSchemaRef,
@@ -63,12 +110,12 @@ impl TimeWindow {
     pub fn try_new(
         input: LogicalPlan,
         time: Expr,
-        spec: WindowSpec,
+        windows: Windows,
         column: (TableReference, &str),
         place: Option<Place>,
     ) -> Result<Self> {
         let (qualifier, name) = column;
-        let field = Field::new_struct(name, spec.fields(), true);
+        let field = Field::new_struct(name, window_fields(&windows.bound_type()), true);
         let added = DFSchema::try_from_qualified_schema(
             qualifier,
             &datafusion::arrow::datatypes::Schema::new(vec![field]),
@@ -77,7 +124,7 @@ impl TimeWindow {
         Ok(Self {
             input,
             time,
-            spec,
+            windows,
             place,
             schema,
         })
@@ -91,7 +138,7 @@ impl TimeWindow {
 
 impl PartialEq for TimeWindow {
     fn eq(&self, other: &Self) -> bool {
-        self.input == other.input && self.time == other.time && self.spec == other.spec
+        self.input == other.input && self.time == other.time && self.windows == other.windows
     }
 }
 
@@ -101,7 +148,7 @@ impl Hash for TimeWindow {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.input.hash(state);
         self.time.hash(state);
-        self.spec.hash(state);
+        self.windows.hash(state);
     }
 }
 
@@ -125,11 +172,20 @@ impl UserDefinedLogicalNodeCore for TimeWindow {
     }
 
     fn expressions(&self) -> Vec<Expr> {
-        vec![self.time.clone()]
+        let gap = match &self.windows {
+            Windows::Fixed(_) => None,
+            Windows::Session(_, gap) => Some(gap.clone()),
+        };
+        std::iter::once(self.time.clone()).chain(gap).collect()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "TimeWindow: {} {}", self.time, self.spec.shape)
+        match &self.windows {
+            Windows::Fixed(spec) => write!(f, "TimeWindow: {} {}", self.time, spec.shape),
+            Windows::Session(spec, _) => {
+                write!(f, "TimeWindow: {} session {}", self.time, spec.label)
+            }
+        }
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
@@ -139,12 +195,12 @@ impl UserDefinedLogicalNodeCore for TimeWindow {
             .cloned()
             .unwrap_or_else(|| TableReference::bare(""));
         let name = field.name().clone();
-        Self::try_new(
-            input,
-            one_expr(exprs)?,
-            self.spec.clone(),
-            (qualifier, &name),
-            self.place,
-        )
+        let mut exprs = exprs.into_iter();
+        let time = one_expr(exprs.next())?;
+        let windows = match &self.windows {
+            Windows::Fixed(spec) => Windows::Fixed(spec.clone()),
+            Windows::Session(spec, _) => Windows::Session(spec.clone(), one_expr(exprs.next())?),
+        };
+        Self::try_new(input, time, windows, (qualifier, &name), self.place)
     }
 }

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::time_window::WindowSpec;
+use super::time_window::{SessionSpec, WindowSpec};
 
 /// `Struct(start, end)` of the window that begins at each tick; null where the end does not fit.
 pub(crate) fn window_structs(spec: &WindowSpec, begins: &Int64Array) -> Result<StructArray> {
@@ -139,6 +139,8 @@ pub struct SliceToGroup {
 pub(crate) enum SliceGroup {
     /// Begin of a window.
     Window(WindowSpec),
+    /// Begin of a session; its end is the second argument.
+    Session(SessionSpec),
     /// A timestamp of this type.
     Timestamp(DataType),
 }
@@ -147,7 +149,7 @@ impl SliceToGroup {
     pub(crate) fn new(group: SliceGroup) -> Self {
         Self {
             group,
-            signature: Signature::any(1, Volatility::Immutable),
+            signature: Signature::variadic_any(Volatility::Immutable),
         }
     }
 }
@@ -156,6 +158,7 @@ impl ScalarUDFImpl for SliceToGroup {
     fn name(&self) -> &str {
         match self.group {
             SliceGroup::Window(_) => "window_of_slice",
+            SliceGroup::Session(_) => "session_of_bounds",
             SliceGroup::Timestamp(_) => "time_of_slice",
         }
     }
@@ -167,6 +170,7 @@ impl ScalarUDFImpl for SliceToGroup {
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
         Ok(match &self.group {
             SliceGroup::Window(spec) => DataType::Struct(spec.fields()),
+            SliceGroup::Session(spec) => DataType::Struct(spec.fields()),
             SliceGroup::Timestamp(data_type) => data_type.clone(),
         })
     }
@@ -176,6 +180,19 @@ impl ScalarUDFImpl for SliceToGroup {
         let array: ArrayRef = match &self.group {
             SliceGroup::Window(spec) => {
                 Arc::new(window_structs(spec, slices.as_primitive::<Int64Type>())?)
+            }
+            SliceGroup::Session(spec) => {
+                let bounds = args.args.iter().map(|bound| {
+                    Ok(cast(
+                        &bound.to_array(args.number_rows)?,
+                        &spec.bound_type(),
+                    )?)
+                });
+                Arc::new(StructArray::try_new(
+                    spec.fields(),
+                    bounds.collect::<Result<_>>()?,
+                    None,
+                )?)
             }
             SliceGroup::Timestamp(data_type) => cast(&slices, data_type)?,
         };

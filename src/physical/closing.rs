@@ -19,6 +19,8 @@ pub enum Closing {
     Never,
     /// With the end of their window.
     Windows(WindowShape),
+    /// When the watermark reaches their end, which is their value.
+    Sessions(Unit),
     /// When the watermark reaches their value.
     Instant(Unit),
     /// When no event at or after the watermark can have their value.
@@ -65,7 +67,9 @@ impl Closing {
         Ok(match self {
             Closing::Never => Closed::None,
             Closing::Windows(shape) => shape.closed_by(watermark),
-            Closing::Instant(unit) => Closed::Through(unit.floor(watermark)),
+            Closing::Sessions(unit) | Closing::Instant(unit) => {
+                Closed::Through(unit.floor(watermark))
+            }
             Closing::Bin(bin) => match bin.value(watermark)?.and_then(|value| value.checked_sub(1))
             {
                 Some(last) => Closed::Through(last),

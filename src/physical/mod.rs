@@ -5,6 +5,7 @@
 //! 1. [`StreamScanExec`]: the epoch's slice of a source.
 //! 2. [`WatermarkExec`]: observes the greatest event time.
 //! 3. [`TimeWindowAssignExec`]: slice of each row; late and null rows leave, counted.
+//!    Sessions have a node of their own: [`SessionAssignExec`].
 //! 4. [`TimeWindowGateExec`]: keeps partial states of open windows, lets those of closed ones through.
 //!
 //! [`planner`] puts them together with DataFusion's aggregates. [`Inputs`] makes sure that every
@@ -16,6 +17,7 @@ mod gate;
 mod inputs;
 pub mod planner;
 mod scan;
+mod session;
 mod watermark;
 
 pub use assign::TimeWindowAssignExec;
@@ -23,6 +25,7 @@ pub use closing::Closing;
 pub use gate::{GateInfo, TimeWindowGateExec};
 pub use inputs::Inputs;
 pub use scan::StreamScanExec;
+pub use session::SessionAssignExec;
 pub use watermark::WatermarkExec;
 
 use std::sync::Arc;

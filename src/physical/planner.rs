@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, internal_datafusion_err};
+use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     Expr, LogicalPlan, ScalarUDF, TableScan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+    lit,
 };
 use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -18,9 +20,10 @@ use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
-use super::assign::{AssignInfo, SLICE, TimeWindowAssignExec};
+use super::assign::{AssignInfo, TimeWindowAssignExec};
 use super::closing::{BinFunction, Closing};
 use super::gate::{GateInfo, Reducer, TimeWindowGateExec};
+use super::session::{SessionAssignExec, SessionInfo};
 use super::{StreamScanExec, WatermarkExec, one_child};
 use crate::logical::{
     GroupTime, SliceGroup, SliceToGroup, StreamAggregate, TimeValue, Watermark, stream_scan,
@@ -104,12 +107,13 @@ impl Planning<'_> {
         node: &StreamAggregate,
         input: Arc<dyn ExecutionPlan>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let streaming = node.id.is_some();
         let gate = Arc::new(self.gate_info(node)?);
-        let info = self.assign_info(node, Arc::clone(&gate))?;
-        let assigned: Arc<dyn ExecutionPlan> = Arc::new(TimeWindowAssignExec::new(input, info));
+        let bounds = gate.bounds();
+        let assigned = self.assign(node, input, Arc::clone(&gate))?;
         let raw_schema = assigned.schema();
-        let group_by = self.group_by(node, &raw_schema)?;
-        let (aggregates, filters) = self.aggregates(node, &raw_schema)?;
+        let group_by = self.group_by(node, &raw_schema, bounds)?;
+        let (aggregates, filters) = self.aggregates(node, &raw_schema, bounds)?;
         let partial: Arc<dyn ExecutionPlan> = Arc::new(AggregateExec::try_new(
             AggregateMode::Partial,
             group_by.clone(),
@@ -123,9 +127,12 @@ impl Planning<'_> {
             aggregates: aggregates.clone(),
             raw_schema: Arc::clone(&raw_schema),
         };
-        let gated: Arc<dyn ExecutionPlan> =
-            Arc::new(TimeWindowGateExec::new(partial, gate, Arc::new(reducer)));
-        // Without keys the gate has one partition, and there is nothing to spread.
+        let gated: Arc<dyn ExecutionPlan> = match streaming {
+            true => Arc::new(TimeWindowGateExec::new(partial, gate, Arc::new(reducer))),
+            // Sessions of a finite table: nothing is kept.
+            false => partial,
+        };
+        // Without keys there is one partition, and nothing to spread.
         let mode = if node.keys.is_empty() {
             AggregateMode::Final
         } else {
@@ -139,7 +146,38 @@ impl Planning<'_> {
             gated,
             raw_schema,
         )?;
-        self.to_schema(node, Arc::new(finished))
+        self.to_schema(node, Arc::new(finished), bounds)
+    }
+
+    fn assign(
+        &self,
+        node: &StreamAggregate,
+        input: Arc<dyn ExecutionPlan>,
+        gate: Arc<GateInfo>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(GroupTime {
+            expr,
+            value: TimeValue::Session(spec, gap),
+            ..
+        }) = &node.time
+        else {
+            let info = self.assign_info(node, gate)?;
+            return Ok(Arc::new(TimeWindowAssignExec::new(input, info)));
+        };
+        let schema = node.input.schema();
+        let info = SessionInfo {
+            time: self.expr(expr, schema)?,
+            gap: self.expr(gap, schema)?,
+            unit: spec.unit,
+            keys: node
+                .keys
+                .iter()
+                .map(|key| self.expr(key, schema))
+                .collect::<Result<_>>()?,
+            judges: node.judges,
+            gate,
+        };
+        Ok(Arc::new(SessionAssignExec::new(input, info)))
     }
 
     fn gate_info(&self, node: &StreamAggregate) -> Result<GateInfo> {
@@ -147,10 +185,12 @@ impl Planning<'_> {
         let shape = match time.map(|time| &time.value) {
             None => GateShape::Timeless,
             Some(TimeValue::Windows(spec)) if spec.shape.hops() => GateShape::Hopping(spec.shape),
+            Some(TimeValue::Session(..)) => GateShape::Sessions,
             Some(_) => GateShape::One,
         };
         Ok(GateInfo {
-            id: number(node.id)?,
+            // A query over a finite table keeps nothing, and needs no number.
+            id: node.id.unwrap_or_default(),
             label: time.map_or_else(|| "no time".to_owned(), ToString::to_string),
             mode: node.mode,
             closing: time.map_or(Ok(Closing::Never), |time| self.closing(time))?,
@@ -168,6 +208,7 @@ impl Planning<'_> {
             TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
                 Closing::Windows(spec.shape)
             }
+            TimeValue::Session(spec, _) => Closing::Sessions(spec.unit),
             TimeValue::Instant(unit) => Closing::Instant(*unit),
             TimeValue::Bin(bin) => {
                 let schema = DFSchema::try_from(BinFunction::schema(&bin.event_type))?;
@@ -199,11 +240,21 @@ impl Planning<'_> {
         })
     }
 
-    /// Grouping by the slice, then the keys.
-    fn group_by(&self, node: &StreamAggregate, raw_schema: &Schema) -> Result<PhysicalGroupBy> {
-        let slice = raw_schema.fields().len().saturating_sub(1);
-        let mut exprs: Vec<(Arc<dyn PhysicalExpr>, String)> =
-            vec![(Arc::new(Column::new(SLICE, slice)), SLICE.to_owned())];
+    /// Grouping by the slice or the bounds, then the keys.
+    fn group_by(
+        &self,
+        node: &StreamAggregate,
+        raw_schema: &Schema,
+        bounds: usize,
+    ) -> Result<PhysicalGroupBy> {
+        let fields = raw_schema.fields();
+        let first = fields.len().saturating_sub(bounds);
+        let mut exprs: Vec<(Arc<dyn PhysicalExpr>, String)> = (first..fields.len())
+            .map(|at| {
+                let name = raw_schema.field(at).name();
+                (Arc::new(Column::new(name, at)) as _, name.clone())
+            })
+            .collect();
         for (at, key) in node.keys.iter().enumerate() {
             // Names are for plans only: two keys may be called the same.
             exprs.push((
@@ -222,6 +273,7 @@ impl Planning<'_> {
         &self,
         node: &StreamAggregate,
         raw_schema: &Schema,
+        bounds: usize,
     ) -> Result<(
         Vec<Arc<AggregateFunctionExpr>>,
         Vec<Option<Arc<dyn PhysicalExpr>>>,
@@ -229,7 +281,9 @@ impl Planning<'_> {
         let properties = self.session.execution_props();
         let mut aggregates = Vec::new();
         let mut filters = Vec::new();
-        for expr in &node.aggregates {
+        // Sessions change their bounds as they merge: the rows in them are counted with them.
+        let rows = (bounds > 1).then(|| count(lit(1_i64)).alias("__rows"));
+        for expr in node.aggregates.iter().chain(&rows) {
             let lowered = LoweredAggregateBuilder::new(
                 expr,
                 node.input.schema(),
@@ -249,19 +303,20 @@ impl Planning<'_> {
         &self,
         node: &StreamAggregate,
         input: Arc<dyn ExecutionPlan>,
+        bounds: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let fields = input.schema();
         let column = |at: usize| -> Arc<dyn PhysicalExpr> {
             Arc::new(Column::new(fields.field(at).name(), at))
         };
         let mut exprs: Vec<Arc<dyn PhysicalExpr>> =
-            (1..fields.fields().len()).map(column).collect();
+            (bounds..fields.fields().len()).map(column).collect();
         let schema = UserDefinedLogicalNodeCore::schema(node);
         if let Some(time) = &node.time {
             let wanted = schema.field(time.position).data_type();
             exprs.insert(
                 time.position,
-                self.group_value(time, wanted, column(0), &fields)?,
+                self.group_value(time, wanted, (0..bounds).map(column).collect(), &fields)?,
             );
         }
         let named = exprs
@@ -279,22 +334,20 @@ impl Planning<'_> {
         &self,
         time: &GroupTime,
         wanted: &DataType,
-        slice: Arc<dyn PhysicalExpr>,
+        slice: Vec<Arc<dyn PhysicalExpr>>,
         schema: &Schema,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let group = match &time.value {
             TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
                 SliceGroup::Window(spec.clone())
             }
+            TimeValue::Session(spec, _) => SliceGroup::Session(spec.clone()),
             TimeValue::Bin(_) | TimeValue::Instant(_) => SliceGroup::Timestamp(wanted.clone()),
         };
         let function = Arc::new(ScalarUDF::from(SliceToGroup::new(group)));
         let options = Arc::new(self.session.config_options().clone());
         Ok(Arc::new(ScalarFunctionExpr::try_new(
-            function,
-            vec![slice],
-            schema,
-            options,
+            function, slice, schema, options,
         )?))
     }
 }

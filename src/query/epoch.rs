@@ -166,7 +166,7 @@ impl Running {
         let mut counts = Counts::default();
         for (info, closed) in gates {
             let state = info.state(&self.epoch);
-            let fates = state.commit(info.mode, closed);
+            let fates = state.commit(info.mode, closed)?;
             counts.add(fates, &state, info, closed);
         }
         Ok(counts)

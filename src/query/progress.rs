@@ -74,7 +74,7 @@ impl Counts {
             } else {
                 closed
             };
-            self.open_windows += state.open_windows(closed).len() as u64;
+            self.open_windows += state.open_windows(closed);
         }
         self.open_rows += state.open_rows();
         self.open_groups += state.held_rows();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{
@@ -14,6 +14,7 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{
     Expr, ExprSchemable, Extension, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableScan, cast,
+    try_cast,
 };
 use sqlparser::ast::{
     Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinOperator, SetExpr,
@@ -25,7 +26,9 @@ use super::interval::{SpanError, parse_span};
 use super::rewrite::{WINDOW_CALL, WINDOW_QUALIFIER};
 use crate::config::unit_of;
 use crate::error::{Place, Refusal};
-use crate::logical::{StreamScan, TimeWindow, Watermark, WindowSpec, WindowTime};
+use crate::logical::{
+    SessionSpec, StreamScan, TimeWindow, Watermark, WindowSpec, WindowTime, Windows,
+};
 use crate::time::{Span, Unit, WindowShape};
 
 /// Makes plan nodes of the calls that the lowering wrote.
@@ -429,49 +432,91 @@ fn plan_window(
 ) -> Result<LogicalPlan> {
     let place = call.place(0);
     let function = call.text(2).unwrap_or("window").to_owned();
-    if function != "window" {
-        return Err(Refusal::new(
-            "UNSUPPORTED_FEATURE.SESSION_WINDOW",
-            "0A000",
-            format!("{function}() is not supported."),
-        )
-        .at(place)
-        .hint("use window(ts, size) with a fixed size")
-        .into());
-    }
     let input = call.plan(alias, context)?;
     let [time, sizes @ ..] = call.arguments.get(3..).unwrap_or_default() else {
         return Err(wrong_count(place));
     };
-    if sizes.is_empty() || sizes.len() > 3 {
-        return Err(wrong_count(place));
-    }
     let time = context.sql_to_expr((*time).clone(), input.schema())?;
     known_columns(&time, input.schema(), place)?;
     let (time, unit, zone) = event_time(time, &input, place)?;
-    let empty = DFSchema::empty();
-    let sizes = sizes
-        .iter()
-        .map(|size| length(context.sql_to_expr((*size).clone(), &empty), place))
-        .collect::<Result<Vec<Span>>>()?;
-    let shape = shape(unit, &sizes).map_err(|refusal| refusal.at(place))?;
-    let spec = WindowSpec { shape, zone };
-    let time = cast(time, spec.bound_type());
-    let time = match time {
-        Expr::Cast(inner) if inner.expr.get_type(input.schema().as_ref())? == spec.bound_type() => {
-            *inner.expr
+    let windows = if function == "session_window" {
+        let [gap] = sizes else {
+            return Err(wrong_count(place));
+        };
+        let gap = context.sql_to_expr((*gap).clone(), input.schema())?;
+        known_columns(&gap, input.schema(), place)?;
+        session(gap, unit, zone, &input, place)?
+    } else {
+        if sizes.is_empty() || sizes.len() > 3 {
+            return Err(wrong_count(place));
         }
-        other => other,
+        let empty = DFSchema::empty();
+        let sizes = sizes
+            .iter()
+            .map(|size| length(context.sql_to_expr((*size).clone(), &empty), place))
+            .collect::<Result<Vec<Span>>>()?;
+        let shape = shape(unit, &sizes).map_err(|refusal| refusal.at(place))?;
+        Windows::Fixed(WindowSpec { shape, zone })
     };
-    let column = (TableReference::bare(WINDOW_QUALIFIER), "window");
-    let node = TimeWindow::try_new(input, time, spec, column, place)?;
+    let bound = windows.bound_type();
+    let time = if time.get_type(input.schema().as_ref())? == bound {
+        time
+    } else {
+        cast(time, bound)
+    };
+    let column = (TableReference::bare(WINDOW_QUALIFIER), function.as_str());
+    let node = TimeWindow::try_new(input, time, windows, column, place)?;
     Ok(LogicalPlan::Extension(Extension {
         node: Arc::new(node),
     }))
 }
 
+/// The sessions of a gap: a constant, or an expression over each row.
+fn session(
+    gap: Expr,
+    unit: Unit,
+    zone: Option<Arc<str>>,
+    input: &LogicalPlan,
+    place: Option<Place>,
+) -> Result<Windows> {
+    let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+    if !gap.any_column_refs() && !gap.is_volatile() {
+        let constant = match &gap {
+            Expr::Literal(..) | Expr::Negative(_) => length(Ok(gap), place)?,
+            _ => return Err(session_gap(&gap, place)),
+        };
+        let unit = unit.fitting(&[constant]).unwrap_or(Unit::Nanosecond);
+        let label = constant.to_string();
+        let literal = i64::try_from(constant.nanos()).unwrap_or(i64::MAX);
+        let literal = ScalarValue::new_interval_mdn(0, 0, literal);
+        return Ok(Windows::Session(
+            SessionSpec { unit, zone, label },
+            Expr::Literal(literal, None),
+        ));
+    }
+    let label = format!("gap {gap}");
+    let gap = match gap.get_type(input.schema().as_ref())? {
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => try_cast(gap, interval),
+        DataType::Interval(_) => cast(gap, interval),
+        _ => return Err(session_gap(&gap, place)),
+    };
+    let unit = unit.max(Unit::Microsecond);
+    Ok(Windows::Session(SessionSpec { unit, zone, label }, gap))
+}
+
+fn session_gap(gap: &Expr, place: Option<Place>) -> datafusion::common::DataFusionError {
+    Refusal::new(
+        "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
+        "42K09",
+        format!("session_window(): the gap {gap} is not a length of time."),
+    )
+    .at(place)
+    .hint("write it as text, '5 minutes', as INTERVAL '5 minutes', or as an expression of either type")
+    .into()
+}
+
 fn wrong_count(place: Option<Place>) -> datafusion::common::DataFusionError {
-    Refusal::new("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", "42605", "window() takes a time and one to three lengths: size, slide, start.")
+    Refusal::new("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", "42605", "window() takes a time and one to three lengths: size, slide, start; session_window() a time and a gap.")
         .at(place)
         .hint("write window(ts, '1 hour'), window(ts, '1 hour', '10 minutes') or window(ts, '1 day', '1 day', '8 hours')")
         .into()

@@ -29,6 +29,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use super::counts::Fates;
 use super::groups::Groups;
 use super::runs;
+use super::sessions::{self, Settled};
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
 
@@ -39,6 +40,8 @@ pub enum GateShape {
     One,
     /// A slice is in several hopping windows.
     Hopping(WindowShape),
+    /// Sessions: runs begin with two bounds, and one slice holds all.
+    Sessions,
     /// There is no time: one slice holds all.
     Timeless,
 }
@@ -49,7 +52,7 @@ impl GateShape {
         match self {
             GateShape::One => vec![slice],
             GateShape::Hopping(shape) => shape.windows(slice).collect(),
-            GateShape::Timeless => vec![],
+            GateShape::Timeless | GateShape::Sessions => vec![],
         }
     }
 
@@ -57,7 +60,7 @@ impl GateShape {
     fn newest(&self, slice: i64) -> i64 {
         match self {
             GateShape::Hopping(shape) => shape.newest(slice).unwrap_or(slice),
-            GateShape::One | GateShape::Timeless => slice,
+            GateShape::One | GateShape::Timeless | GateShape::Sessions => slice,
         }
     }
 }
@@ -82,6 +85,10 @@ struct Partition {
     kept: Slices,
     pending: Slices,
     absorbed: bool,
+    /// Sessions as they are at the epoch's end, once they have been merged.
+    settled: Option<Settled>,
+    /// Sessions kept.
+    sessions: u64,
 }
 
 /// State of one gate.
@@ -157,7 +164,13 @@ impl GateState {
     ) -> Result<()> {
         let size = runs::bytes(std::slice::from_ref(&batch));
         self.reserve(size, pool)?;
-        runs::by_slice(batch, &mut lock(&self.partition(partition)).pending)
+        let partition = self.partition(partition);
+        let pending = &mut lock(&partition).pending;
+        if self.shape == GateShape::Sessions {
+            pending.entry(0).or_default().push(batch);
+            return Ok(());
+        }
+        runs::by_slice(batch, pending)
     }
 
     fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
@@ -190,12 +203,43 @@ impl GateState {
     /// The runs that a partition emits at the epoch's end, each with the slice of the group it is for.
     pub fn release(&self, partition: usize, release: Release) -> Result<Vec<RecordBatch>> {
         let partition = self.partition(partition);
-        let partition = lock(&partition);
+        let mut partition = lock(&partition);
+        if self.shape == GateShape::Sessions {
+            return self.sessions(&mut partition, release);
+        }
         match release.mode {
             OutputMode::Append => self.closing(&partition, release),
             OutputMode::Update => self.touched(&partition, release),
             OutputMode::Complete => self.everything(&partition),
         }
+    }
+
+    /// Runs of the sessions that close in this epoch, or of all sessions in complete mode.
+    fn sessions(&self, partition: &mut Partition, release: Release) -> Result<Vec<RecordBatch>> {
+        let closed = match release.mode {
+            OutputMode::Complete => Closed::None,
+            OutputMode::Append | OutputMode::Update => release.after,
+        };
+        let settled = self.settle(partition, closed)?;
+        let out = match release.mode {
+            OutputMode::Complete => settled.open.clone(),
+            OutputMode::Append | OutputMode::Update => settled.closed.clone(),
+        };
+        partition.settled = Some(settled);
+        Ok(out.into_iter().collect())
+    }
+
+    /// Merges the sessions of a partition. When nothing has come and nothing can close, they stay as
+    /// they are.
+    fn settle(&self, partition: &Partition, closed: Closed) -> Result<Settled> {
+        let runs: Vec<RecordBatch> = partition
+            .kept
+            .values()
+            .chain(partition.pending.values())
+            .flatten()
+            .cloned()
+            .collect();
+        sessions::settle(&runs, self.keys, closed)
     }
 
     /// Runs of the windows that close in this epoch.
@@ -294,12 +338,18 @@ impl GateState {
     }
 
     /// Ends the epoch: what came in stays, what closed leaves. Returns what became of its rows.
-    pub fn commit(&self, mode: OutputMode, after: Closed) -> Fates {
+    ///
+    /// # Errors
+    /// - sessions that nobody has read cannot be merged
+    pub fn commit(&self, mode: OutputMode, after: Closed) -> Result<Fates> {
         let closed = if mode == OutputMode::Complete || self.shape == GateShape::Timeless {
             Closed::None
         } else {
             after
         };
+        if self.shape == GateShape::Sessions {
+            return self.commit_sessions(closed);
+        }
         let evict = |slice: i64| closed.contains(self.shape.newest(slice));
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let mut freed = 0;
@@ -325,7 +375,34 @@ impl GateState {
         while let Some(first) = rows.kept.first_entry().filter(|first| evict(*first.key())) {
             first.remove();
         }
-        std::mem::take(&mut rows.fates)
+        Ok(std::mem::take(&mut rows.fates))
+    }
+
+    /// Keeps the sessions that are open.
+    fn commit_sessions(&self, closed: Closed) -> Result<Fates> {
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        for partition in &partitions {
+            let mut partition = lock(partition);
+            if partition.settled.is_none() {
+                // Nobody has read this partition: its sessions close unseen.
+                partition.settled = Some(self.settle(&partition, closed)?);
+            }
+        }
+        let mut bytes = 0;
+        for partition in &partitions {
+            let mut partition = lock(partition);
+            partition.absorbed = false;
+            partition.pending.clear();
+            let settled = partition.settled.take().unwrap_or_default();
+            partition.sessions = settled.sessions;
+            let kept: Vec<RecordBatch> = settled.open.into_iter().collect();
+            bytes += runs::bytes(&kept);
+            partition.kept = Slices::from([(0, kept)]);
+        }
+        if let Some(memory) = lock(&self.memory).as_ref() {
+            memory.shrink(memory.size().saturating_sub(bytes));
+        }
+        Ok(std::mem::take(&mut lock(&self.rows).fates))
     }
 
     /// Undoes the running epoch.
@@ -335,28 +412,50 @@ impl GateState {
             let pending = std::mem::take(&mut partition.pending);
             self.free(pending.values().map(|runs| runs::bytes(runs)).sum());
             partition.absorbed = false;
+            partition.settled = None;
         }
         let mut rows = lock(&self.rows);
         rows.pending.clear();
         rows.fates = Fates::default();
     }
 
-    /// Begins of the windows that hold rows and have not closed.
-    pub fn open_windows(&self, closed: Closed) -> BTreeSet<i64> {
-        lock(&self.rows)
+    /// Number of windows that hold rows and have not closed; of sessions, each key's for itself.
+    pub fn open_windows(&self, closed: Closed) -> u64 {
+        if self.shape == GateShape::Sessions {
+            let partitions: Vec<_> = lock(&self.partitions).clone();
+            return partitions
+                .iter()
+                .map(|partition| lock(partition).sessions)
+                .sum();
+        }
+        let rows = lock(&self.rows);
+        let windows = rows
             .kept
             .keys()
-            .flat_map(|slice| self.shape.windows(*slice))
-            .filter(|begin| !closed.contains(*begin))
-            .collect()
+            .flat_map(|slice| self.shape.windows(*slice));
+        let open: BTreeSet<i64> = windows.filter(|begin| !closed.contains(*begin)).collect();
+        open.len() as u64
     }
 
     /// Accepted rows that are still in an open window.
     pub fn open_rows(&self) -> u64 {
-        if self.shape == GateShape::Timeless {
-            return 0;
+        match self.shape {
+            GateShape::Timeless => 0,
+            GateShape::Sessions => {
+                let partitions: Vec<_> = lock(&self.partitions).clone();
+                partitions
+                    .iter()
+                    .map(|partition| {
+                        lock(partition)
+                            .kept
+                            .values()
+                            .map(|runs| sessions::rows(runs))
+                            .sum::<u64>()
+                    })
+                    .sum()
+            }
+            GateShape::One | GateShape::Hopping(_) => lock(&self.rows).kept.values().sum(),
         }
-        lock(&self.rows).kept.values().sum()
     }
 
     /// Rows of partial state held: groups, counted once for each run they are in.
@@ -413,7 +512,13 @@ impl GateState {
 
     /// Puts runs of earlier epochs into a partition.
     pub fn put(&self, partition: usize, batch: RecordBatch) -> Result<()> {
-        runs::by_slice(batch, &mut lock(&self.partition(partition)).kept)
+        let partition = self.partition(partition);
+        let kept = &mut lock(&partition).kept;
+        if self.shape == GateShape::Sessions {
+            kept.entry(0).or_default().push(batch);
+            return Ok(());
+        }
+        runs::by_slice(batch, kept)
     }
 }
 

@@ -13,10 +13,12 @@ mod epoch;
 mod gate;
 mod groups;
 mod runs;
+mod sessions;
 mod watermarks;
 
 pub use assign::{Assigned, Assignment};
 pub use counts::{Accepted, Fates};
 pub use epoch::{Epoch, QueryState, SourceSlice};
 pub use gate::{GateShape, GateState, Release};
+pub use sessions::{Merged, merge};
 pub use watermarks::{Observed, Watermarks};

@@ -1,5 +1,6 @@
 //! Merges and moves runs with DataFusion's own aggregate and hash partitioning.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -65,15 +66,20 @@ impl Reducer {
     }
 
     /// Spreads all runs of a gate over another number of partitions, by their keys.
-    pub(super) fn spread(&self, state: &GateState, keys: usize, partitions: usize) -> Result<()> {
+    pub(super) fn spread(
+        &self,
+        state: &GateState,
+        keys: Range<usize>,
+        partitions: usize,
+    ) -> Result<()> {
         let runs = state.take_all();
         let Some(schema) = runs.first().map(RecordBatch::schema) else {
             return Ok(());
         };
-        if keys == 0 || partitions == 1 {
+        if keys.is_empty() || partitions == 1 {
             return runs.into_iter().try_for_each(|run| state.put(0, run));
         }
-        let keys = (1..=keys)
+        let keys = keys
             .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
             .collect();
         let mut partitioner =

@@ -40,13 +40,22 @@ pub struct GateInfo {
     pub closing: Closing,
     /// How slices make windows.
     pub shape: GateShape,
-    /// Number of key columns behind the slice.
+    /// Number of key columns behind the slice, or behind the bounds of a session.
     pub keys: usize,
     /// Whether the slices are begins of windows: those that `open_windows` counts.
     pub windows: bool,
 }
 
 impl GateInfo {
+    /// Columns before the keys: the slice, or the two bounds of a session.
+    pub(super) fn bounds(&self) -> usize {
+        if self.shape == GateShape::Sessions {
+            2
+        } else {
+            1
+        }
+    }
+
     /// When state leaves, as EXPLAIN shows it.
     fn eviction(&self) -> &'static str {
         match (self.mode, &self.closing) {
@@ -99,7 +108,7 @@ impl TimeWindowGateExec {
         };
         let partitions = input.output_partitioning().partition_count();
         // A group is in one partition, which is what hash partitioning by the group promises.
-        let partitioning = Partitioning::Hash(columns(0..info.keys + 1), partitions);
+        let partitioning = Partitioning::Hash(columns(0..info.keys + info.bounds()), partitions);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(input.schema()),
             partitioning,
@@ -152,7 +161,8 @@ impl TimeWindowGateExec {
         if state.partitions() == partitions || state.partitions() == 0 {
             return Ok(());
         }
-        self.reducer.spread(&state, self.info.keys, partitions)
+        let keys = self.info.bounds()..self.info.bounds() + self.info.keys;
+        self.reducer.spread(&state, keys, partitions)
     }
 
     /// Merges the runs of slices that have many, so that state follows groups and not epochs.
@@ -211,7 +221,8 @@ impl ExecutionPlan for TimeWindowGateExec {
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         let schema = self.input.schema();
-        let keys: Vec<Arc<dyn PhysicalExpr>> = (1..=self.info.keys)
+        let keys: Vec<Arc<dyn PhysicalExpr>> = (self.info.bounds()
+            ..self.info.bounds() + self.info.keys)
             .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
             .collect();
         // By the keys without the slice: the slices of a window must meet in one partition.

@@ -1,0 +1,255 @@
+//! Gives each row its session of the epoch; rows that are late or have no session leave, counted.
+//!
+//! All rows of a key come to one partition. They are held until the epoch's last row has come, for a
+//! row may bridge two sessions; then every row gets the bounds of its session, so that DataFusion's
+//! partial aggregate makes one group of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::compute::{concat_batches, filter, filter_record_batch};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, IntervalMonthDayNanoType, Schema};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::EmissionType;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, PlanProperties,
+};
+use futures::StreamExt;
+
+use super::closing::ticks;
+use super::gate::GateInfo;
+use super::one_child;
+use crate::config::OutputMode;
+use crate::state::{Epoch, Fates, merge};
+use crate::time::{Closed, Span, Unit};
+
+/// Names of the columns that are added: the bounds of the row's session, `Int64`.
+pub(super) const BOUNDS: [&str; 2] = ["__slice", "__end"];
+
+/// How rows are put into sessions.
+#[derive(Debug, Clone)]
+pub(super) struct SessionInfo {
+    /// Event time of a row.
+    pub time: Arc<dyn PhysicalExpr>,
+    /// Gap behind it: an interval.
+    pub gap: Arc<dyn PhysicalExpr>,
+    /// Unit of the bounds.
+    pub unit: Unit,
+    /// Keys: sessions are found for each of them alone.
+    pub keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// Whether rows are judged late here.
+    pub judges: bool,
+    /// The gate above, which keeps the counts.
+    pub gate: Arc<GateInfo>,
+}
+
+/// Adds the bounds of each row's session, and keeps the rows that have one that is open.
+#[derive(Debug)]
+pub struct SessionAssignExec {
+    input: Arc<dyn ExecutionPlan>,
+    info: SessionInfo,
+    properties: Arc<PlanProperties>,
+}
+
+impl SessionAssignExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: SessionInfo) -> Self {
+        let mut fields: Vec<_> = input.schema().fields().iter().cloned().collect();
+        fields.extend(BOUNDS.map(|name| Arc::new(Field::new(name, DataType::Int64, false))));
+        let schema = Arc::new(Schema::new_with_metadata(
+            fields,
+            input.schema().metadata().clone(),
+        ));
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            input.output_partitioning().clone(),
+            EmissionType::Final,
+            input.boundedness(),
+        );
+        Self {
+            input,
+            info,
+            properties: Arc::new(properties),
+        }
+    }
+}
+
+impl DisplayAs for SessionAssignExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "SessionAssignExec: {}", self.info.gate.label)
+    }
+}
+
+impl ExecutionPlan for SessionAssignExec {
+    fn name(&self) -> &str {
+        "SessionAssignExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        let keys = self.info.keys.clone();
+        let distribution = if keys.is_empty() {
+            Distribution::SinglePartition
+        } else {
+            Distribution::KeyPartitioned(keys)
+        };
+        InputDistributionRequirements::new(vec![distribution])
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        f(&self.info.time)?;
+        f(&self.info.gap)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(one_child(children)?, self.info.clone())))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        // Without an epoch this is a query over a finite table: nothing is late, nothing is counted.
+        let epoch = context.session_config().get_extension::<Epoch>();
+        let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
+        let closed = match &epoch {
+            Some(epoch) if judges => self.info.gate.closing.by(epoch.started_at)?,
+            _ => Closed::None,
+        };
+        let (info, schema) = (self.info.clone(), self.schema());
+        let mut input = self.input.execute(partition, context)?;
+        let assigned = async move {
+            let mut rows = Vec::new();
+            let mut fates = Fates::default();
+            while let Some(batch) = input.next().await {
+                rows.extend(info.stretch(&batch?, closed, &mut fates)?);
+            }
+            if let Some(epoch) = &epoch {
+                info.gate
+                    .state(epoch)
+                    .note(fates, std::collections::BTreeMap::new());
+            }
+            info.sessions(&rows, &schema)
+        };
+        let stream = futures::stream::once(assigned)
+            .filter_map(|batch| futures::future::ready(batch.transpose()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            stream,
+        )))
+    }
+}
+
+/// Rows that stay, and the stretch of each.
+struct Stretched {
+    batch: RecordBatch,
+    starts: ArrayRef,
+    ends: ArrayRef,
+}
+
+impl SessionInfo {
+    /// The stretch `[ts, ts + gap)` of each row; rows without one, or whose own is closed, leave.
+    fn stretch(
+        &self,
+        batch: &RecordBatch,
+        closed: Closed,
+        fates: &mut Fates,
+    ) -> Result<Option<Stretched>> {
+        let rows = batch.num_rows();
+        let starts = ticks(&self.time.evaluate(batch)?.into_array(rows)?)?;
+        let gaps = self.gap.evaluate(batch)?.into_array(rows)?;
+        let gaps = gaps
+            .as_primitive_opt::<IntervalMonthDayNanoType>()
+            .ok_or_else(|| internal_datafusion_err!("a gap is an interval"))?;
+        let mut stays = Vec::with_capacity(rows);
+        let mut ends = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let start = starts.is_valid(row).then(|| starts.value(row));
+            let gap = gaps.is_valid(row).then(|| gaps.value(row));
+            let gap = gap
+                .filter(|gap| gap.months == 0)
+                .map(|gap| Span::from_days_and_nanos(gap.days, gap.nanoseconds));
+            let end = match (start, gap) {
+                (Some(start), Some(gap)) => self.end(start, gap),
+                _ => None,
+            };
+            let (fate, stay) = match (start, end) {
+                (None, _) => (&mut fates.null, false),
+                (Some(_), None) => (&mut fates.rejected, false),
+                (Some(_), Some(end)) if closed.contains(end) => (&mut fates.late, false),
+                (Some(_), Some(_)) => (&mut fates.accepted, true),
+            };
+            *fate += 1;
+            stays.push(stay);
+            ends.push(end.unwrap_or_default());
+        }
+        let stays = BooleanArray::from(stays);
+        if stays.true_count() == 0 {
+            return Ok(None);
+        }
+        let starts = Int64Array::new(starts.values().clone(), None);
+        Ok(Some(Stretched {
+            batch: filter_record_batch(batch, &stays)?,
+            starts: filter(&starts, &stays)?,
+            ends: filter(&Int64Array::from(ends), &stays)?,
+        }))
+    }
+
+    /// End of a stretch; none where the gap is not above zero or the end is outside the type.
+    fn end(&self, start: i64, gap: Span) -> Option<i64> {
+        if gap <= Span::ZERO {
+            return None;
+        }
+        let nanos = self.unit.instant(start).nanos().checked_add(gap.nanos())?;
+        let end = nanos.checked_div(i128::from(self.unit.nanos()))?;
+        i64::try_from(end).ok().filter(|end| *end > start)
+    }
+
+    /// All rows of the partition with the bounds of their sessions.
+    fn sessions(&self, rows: &[Stretched], schema: &Arc<Schema>) -> Result<Option<RecordBatch>> {
+        let Some(first) = rows.first() else {
+            return Ok(None);
+        };
+        let batch = concat_batches(&first.batch.schema(), rows.iter().map(|rows| &rows.batch))?;
+        let keys = self
+            .keys
+            .iter()
+            .map(|key| key.evaluate(&batch)?.into_array(batch.num_rows()));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let all = |bounds: Vec<&dyn Array>| -> Result<Int64Array> {
+            Ok(datafusion::arrow::compute::concat(&bounds)?
+                .as_primitive::<Int64Type>()
+                .clone())
+        };
+        let starts = all(rows.iter().map(|rows| rows.starts.as_ref()).collect())?;
+        let ends = all(rows.iter().map(|rows| rows.ends.as_ref()).collect())?;
+        let merged = merge(&keys, &starts, &ends)?;
+        let mut columns = batch.columns().to_vec();
+        columns.push(Arc::new(merged.starts));
+        columns.push(Arc::new(merged.ends));
+        Ok(Some(RecordBatch::try_new(Arc::clone(schema), columns)?))
+    }
+}
