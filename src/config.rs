@@ -4,37 +4,109 @@ mod choice;
 
 pub use choice::{EndOfInput, OnBadRecord, OutputMode, WatermarkPolicy};
 
+use std::any::Any;
+use std::fmt;
+use std::str::FromStr;
+
 use datafusion::arrow::datatypes::TimeUnit;
-use datafusion::common::config::{ConfigExtension, ConfigOptions};
-use datafusion::common::extensions_options;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 
+use crate::error::Refusal;
 use crate::time::Unit;
 
-extensions_options! {
-    /// Settings under the prefix `tidegate`.
-    pub struct TidegateOptions {
-        /// What an ad-hoc SELECT does when its input ends: `close` closes every window, `hold` ends
-        /// without closing.
-        pub end_of_input: EndOfInput, default = EndOfInput::Close
-        /// Which watermark a query with several clauses has: `min`, the least of its inputs', or `max`.
-        pub multiple_watermark_policy: WatermarkPolicy, default = WatermarkPolicy::Min
-        /// Output mode of ad-hoc queries: `append`, `update` or `complete`.
-        pub output_mode: OutputMode, default = OutputMode::Append
-        /// Greatest number of rows that an epoch takes from a source.
-        pub max_rows_per_epoch: usize, default = 1_048_576
-        /// Greatest number of files that an epoch takes from a source; 0 means no limit.
-        pub max_files_per_epoch: usize, default = 0
-        /// Column at whose change of value an epoch ends; empty means none.
-        pub epoch_by: String, default = String::new()
-        /// What a record that cannot be read does: `fail` fails its epoch, `skip` leaves it out and counts it.
-        pub on_bad_record: OnBadRecord, default = OnBadRecord::Fail
-    }
+/// Declares the settings: fields, and what DataFusion asks of an extension's options. DataFusion's own
+/// macro lists keys without their prefix, so that `SHOW tidegate.output_mode` would not find them.
+macro_rules! settings {
+    ($($(#[doc = $doc:literal])* $field:ident: $kind:ty = $default:expr),+ $(,)?) => {
+        /// Settings under the prefix `tidegate`.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct TidegateOptions { $($(#[doc = $doc])* pub $field: $kind),+ }
+
+        impl Default for TidegateOptions {
+            fn default() -> Self {
+                Self { $($field: $default),+ }
+            }
+        }
+
+        impl ExtensionOptions for TidegateOptions {
+            fn as_any(&self) -> &dyn Any {
+                self
+            }
+
+            fn as_any_mut(&mut self) -> &mut dyn Any {
+                self
+            }
+
+            fn cloned(&self) -> Box<dyn ExtensionOptions> {
+                Box::new(self.clone())
+            }
+
+            fn set(&mut self, key: &str, value: &str) -> Result<()> {
+                match key {
+                    $(stringify!($field) => self.$field = read(key, value)?,)+
+                    _ => return Err(unknown(key, &[$(stringify!($field)),+])),
+                }
+                Ok(())
+            }
+
+            fn entries(&self) -> Vec<ConfigEntry> {
+                vec![$(ConfigEntry {
+                    key: format!("{}.{}", Self::PREFIX, stringify!($field)),
+                    value: Some(self.$field.to_string()),
+                    description: concat!($($doc),*).trim_start(),
+                }),+]
+            }
+        }
+    };
+}
+
+settings! {
+    /// What an ad-hoc SELECT does when its input ends: `close` closes every window, `hold` ends without closing.
+    end_of_input: EndOfInput = EndOfInput::Close,
+    /// Which watermark a query with several clauses has: `min`, the least of its inputs', or `max`.
+    multiple_watermark_policy: WatermarkPolicy = WatermarkPolicy::Min,
+    /// Output mode of ad-hoc queries: `append`, `update` or `complete`.
+    output_mode: OutputMode = OutputMode::Append,
+    /// Greatest number of rows that an epoch takes from a source.
+    max_rows_per_epoch: usize = 1_048_576,
+    /// Greatest number of files that an epoch takes from a source; 0 means no limit.
+    max_files_per_epoch: usize = 0,
+    /// Column at whose change of value an epoch ends; empty means none.
+    epoch_by: String = String::new(),
+    /// What a record that cannot be read does: `fail` fails its epoch, `skip` leaves it out and counts it.
+    on_bad_record: OnBadRecord = OnBadRecord::Fail,
 }
 
 impl ConfigExtension for TidegateOptions {
     const PREFIX: &'static str = "tidegate";
+}
+
+/// Reads a setting's value.
+fn read<T: FromStr>(key: &str, value: &str) -> Result<T>
+where
+    T::Err: fmt::Display,
+{
+    value.parse().map_err(|reason: T::Err| {
+        Refusal::new(
+            "INVALID_CONF_VALUE",
+            "22022",
+            format!("{key} cannot be '{value}': {reason}."),
+        )
+        .into()
+    })
+}
+
+fn unknown(key: &str, known: &[&str]) -> DataFusionError {
+    Refusal::new(
+        "INVALID_CONF_NAME",
+        "42616",
+        format!("There is no setting '{key}'."),
+    )
+    .hint(format!("the settings are {}", known.join(", ")))
+    .into()
 }
 
 /// Tidegate's settings in a configuration; their defaults where it has none.

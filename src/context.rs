@@ -2,38 +2,35 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, TableReference, exec_err, plan_err};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{
+    DataFusionError, Result, SchemaReference, TableReference, exec_err, plan_err,
+};
 use datafusion::dataframe::DataFrame;
-use datafusion::datasource::listing::ListingTable;
-use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{
     AggregateUDF, CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan,
     LogicalPlanBuilder, ScalarUDF,
 };
-use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqlparser::dialect::dialect_from_str;
 use tokio::sync::watch;
 
 use crate::catalog::{
-    Definition, EmittedFunction, ProgressFunction, StreamingTable, StreamingTables, refresh_batch,
-    unknown,
+    Definition, EmittedFunction, ProgressFunction, StreamingTable, StreamingTables,
+    UnboundedTables, refresh_batch, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
-use crate::logical::{KeepStreams, StreamAnalyzer, WindowTime};
+use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
 use crate::query::{EpochProgress, Live, LiveSender, QueryPlanner};
 use crate::source::{AppendLog, AppendTable};
 use crate::sql::{
-    CheckedSum, CreateStreamingTable, Existing, Parsed, StreamRelations, StreamingStatement,
-    as_stream, parse,
+    CheckedSum, CreateStreamingTable, Existing, Parsed, StreamRelations, StreamingStatement, parse,
 };
 
 /// A DataFusion session that knows streams.
@@ -65,8 +62,8 @@ use crate::sql::{
 pub struct StreamContext {
     session: SessionContext,
     tables: Arc<StreamingTables>,
-    /// Resolved names of tables that are streams without the word STREAM.
-    unbounded: Arc<RwLock<HashSet<String>>>,
+    /// Tables that are streams without the word STREAM.
+    unbounded: Arc<UnboundedTables>,
     live: Arc<LiveSender>,
 }
 
@@ -98,6 +95,9 @@ impl StreamContext {
         let state = install(session.state(), &live);
         *session.state_ref().write() = state;
         session.register_udf(ScalarUDF::from(WindowTime::default()));
+        for name in ["window", "session_window"] {
+            session.register_udf(ScalarUDF::from(Misplaced::new(name)));
+        }
         session.register_udaf(AggregateUDF::from(CheckedSum::default()));
         session.register_udtf("progress", Arc::new(ProgressFunction(Arc::clone(&tables))));
         session.register_udtf("emitted", Arc::new(EmittedFunction(Arc::clone(&tables))));
@@ -178,7 +178,7 @@ impl StreamContext {
     ///   next refresh
     pub async fn refresh(&self, name: &str) -> Result<Vec<EpochProgress>> {
         let table = self.streaming_table(&TableReference::parse_str(name))?;
-        table.refresh(&self.session.state()).await
+        table.refresh(&self.session.state(), &self.unbounded).await
     }
 
     /// Records of a streaming table's epochs, oldest first: the last 10,000.
@@ -198,10 +198,11 @@ impl StreamContext {
 
     /// Names of the streaming tables, sorted.
     pub fn streaming_tables(&self) -> Vec<String> {
-        let bare = |table: &Arc<StreamingTable>| {
-            TableReference::parse_str(table.name()).table().to_owned()
-        };
-        self.tables.all().iter().map(bare).collect()
+        self.tables
+            .all()
+            .iter()
+            .map(|table| table.bare_name().to_owned())
+            .collect()
     }
 
     /// The full name of a table.
@@ -225,7 +226,9 @@ impl StreamContext {
             StreamingStatement::Create(create) => self.create_streaming_table(*create).await,
             StreamingStatement::Refresh(name) => {
                 let table = self.streaming_table(&name)?;
-                let records = table.refresh(&self.session.state()).await?;
+                let records = table
+                    .refresh(&self.session.state(), &self.unbounded)
+                    .await?;
                 self.session.read_batch(refresh_batch(&records)?)
             }
             StreamingStatement::Show => self.session.read_batch(self.show_tables()?),
@@ -240,7 +243,10 @@ impl StreamContext {
         match (self.tables.get(&name), create.existing) {
             (Some(_), Existing::Keep) => return self.nothing(),
             (Some(table), Existing::Refresh) => {
-                let records = table.refresh(&self.session.state()).await?;
+                self.refuse_other_query(&table, &create)?;
+                let records = table
+                    .refresh(&self.session.state(), &self.unbounded)
+                    .await?;
                 return self.session.read_batch(refresh_batch(&records)?);
             }
             (Some(_), Existing::Refuse) => return Err(exists(&create.name)),
@@ -249,7 +255,7 @@ impl StreamContext {
             }
             (Some(_) | None, _) => {}
         }
-        let definition = Definition::plan(&create, &self.session.state()).await?;
+        let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
         if definition.sources.contains(&name) {
             return Err(Refusal::new(
                 "RECURSIVE_STREAMING_TABLE",
@@ -258,18 +264,48 @@ impl StreamContext {
             )
             .into());
         }
+        if self.tables.get(&name).is_some() {
+            self.refuse_if_read(&create.name, "replace")?;
+        }
         if self.tables.remove(&name).is_some() {
             self.session.deregister_table(create.name.clone())?;
         }
-        let table = Arc::new(StreamingTable::new(name.clone(), definition));
+        let table = Arc::new(StreamingTable::new(
+            name.clone(),
+            create.name.table().to_owned(),
+            definition,
+        ));
         self.session
             .register_table(create.name.clone(), table.provider())?;
         self.tables.insert(name, Arc::clone(&table));
         if create.existing == Existing::Refresh {
-            let records = table.refresh(&self.session.state()).await?;
+            let records = table
+                .refresh(&self.session.state(), &self.unbounded)
+                .await?;
             return self.session.read_batch(refresh_batch(&records)?);
         }
         self.nothing()
+    }
+
+    /// OR REFRESH says what the table is: it must be what it says.
+    fn refuse_other_query(
+        &self,
+        table: &StreamingTable,
+        create: &CreateStreamingTable,
+    ) -> Result<()> {
+        if table.definition().is_same(create) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            "STREAMING_QUERY_CHANGED",
+            "42K0E",
+            format!(
+                "{} exists with another query or other options.",
+                create.name
+            ),
+        )
+        .hint("write CREATE OR REPLACE STREAMING TABLE to begin anew, or REFRESH STREAMING TABLE")
+        .into())
     }
 
     fn drop_streaming_table(&self, name: &TableReference, if_exists: bool) -> Result<DataFrame> {
@@ -308,11 +344,7 @@ impl StreamContext {
                 .map(|last| last.as_ref().and_then(|last| last.watermark.clone())),
         );
         Ok(RecordBatch::try_from_iter_with_nullable([
-            (
-                "name",
-                text(&|table| TableReference::parse_str(table.name()).table().to_owned()),
-                false,
-            ),
+            ("name", text(&|table| table.bare_name().to_owned()), false),
             (
                 "output_mode",
                 text(&|table| table.definition().mode.to_string()),
@@ -338,7 +370,10 @@ impl StreamContext {
 
     /// Runs one of DataFusion's statements.
     async fn run(&self, plan: LogicalPlan) -> Result<DataFrame> {
-        let plan = self.with_unbounded(plan).await?;
+        let plan = self
+            .unbounded
+            .as_streams(plan, &self.session.state())
+            .await?;
         match plan {
             LogicalPlan::Ddl(ddl) => self.define(ddl).await,
             plan => {
@@ -361,19 +396,30 @@ impl StreamContext {
             DdlStatement::CreateMemoryTable(create) => self.create_append_table(create).await,
             DdlStatement::CreateExternalTable(create) => self.create_external_table(*create).await,
             DdlStatement::DropTable(drop) => {
-                if self.tables.get(&self.resolve(&drop.name)).is_some() {
-                    return Err(Refusal::new(
-                        "WRONG_COMMAND_FOR_OBJECT_TYPE",
-                        "42809",
-                        format!("{} is a streaming table.", drop.name),
-                    )
-                    .hint(format!("write DROP STREAMING TABLE {}", drop.name))
-                    .into());
-                }
-                self.refuse_if_read(&drop.name, "drop")?;
+                self.refuse_if_taken(&drop.name, "drop")?;
                 self.forget_unbounded(&drop.name);
                 self.session
                     .execute_logical_plan(LogicalPlan::Ddl(DdlStatement::DropTable(drop)))
+                    .await
+            }
+            DdlStatement::CreateView(create) => {
+                if create.or_replace {
+                    self.refuse_if_taken(&create.name, "replace")?;
+                }
+                self.session
+                    .execute_logical_plan(LogicalPlan::Ddl(DdlStatement::CreateView(create)))
+                    .await
+            }
+            DdlStatement::DropView(drop) => {
+                self.refuse_if_taken(&drop.name, "drop")?;
+                self.session
+                    .execute_logical_plan(LogicalPlan::Ddl(DdlStatement::DropView(drop)))
+                    .await
+            }
+            DdlStatement::DropCatalogSchema(drop) => {
+                self.refuse_schema_in_use(&drop.name)?;
+                self.session
+                    .execute_logical_plan(LogicalPlan::Ddl(DdlStatement::DropCatalogSchema(drop)))
                     .await
             }
             ddl => {
@@ -396,7 +442,7 @@ impl StreamContext {
             return self.session.execute_logical_plan(plan).await;
         }
         if exists {
-            self.refuse_if_read(&create.name, "replace")?;
+            self.refuse_if_taken(&create.name, "replace")?;
         }
         let rows = DataFrame::new(self.session.state(), Arc::unwrap_or_clone(create.input));
         let schema = Arc::clone(rows.schema().inner());
@@ -417,7 +463,7 @@ impl StreamContext {
     /// `CREATE [UNBOUNDED] EXTERNAL TABLE`: an unbounded one is a stream without the word STREAM.
     async fn create_external_table(&self, mut create: CreateExternalTable) -> Result<DataFrame> {
         if self.session.table_exist(create.name.clone())? && create.or_replace {
-            self.refuse_if_read(&create.name, "replace")?;
+            self.refuse_if_taken(&create.name, "replace")?;
         }
         let (name, unbounded) = (create.name.clone(), std::mem::take(&mut create.unbounded));
         let plan = LogicalPlan::Ddl(DdlStatement::CreateExternalTable(Box::new(create)));
@@ -425,71 +471,80 @@ impl StreamContext {
         self.forget_unbounded(&name);
         if unbounded {
             let resolved = self.resolve(&name);
-            self.unbounded
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(resolved);
+            self.unbounded.insert(resolved);
         }
         Ok(done)
     }
 
     fn forget_unbounded(&self, name: &TableReference) {
         let resolved = self.resolve(name);
-        self.unbounded
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&resolved);
-    }
-
-    /// Reads tables whose scan is unbounded as streams.
-    async fn with_unbounded(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let streams = self.unbounded_scans(&plan).await?;
-        if streams.is_empty() {
-            return Ok(plan);
-        }
-        let state = self.session.state();
-        let plan = plan.transform_up_with_subqueries(|node| match &node {
-            LogicalPlan::TableScan(scan) if streams.contains(&scan.table_name) => Ok(
-                Transformed::yes(as_stream(scan, &[], state.config_options())?),
-            ),
-            _ => Ok(Transformed::no(node)),
-        })?;
-        Ok(plan.data)
-    }
-
-    /// Names of the scans that are unbounded.
-    async fn unbounded_scans(&self, plan: &LogicalPlan) -> Result<HashSet<TableReference>> {
-        let mut found = HashSet::new();
-        for (name, provider) in finite_scans(plan)? {
-            let resolved = self.resolve(&name);
-            let declared = self
-                .unbounded
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .contains(&resolved);
-            if declared || scan_is_unbounded(&provider, &self.session.state()).await {
-                found.insert(name);
-            }
-        }
-        Ok(found)
+        self.unbounded.remove(&resolved);
     }
 
     /// Refuses to take a source away from a streaming table that reads it.
     fn refuse_if_read(&self, name: &TableReference, what: &str) -> Result<()> {
         let resolved = self.resolve(name);
         match self.tables.reader_of(&resolved) {
-            None => Ok(()),
-            Some(reader) => Err(Refusal::new(
+            Some(reader) if reader.name() != resolved => Err(Refusal::new(
                 "SOURCE_IN_USE",
                 "2BP01",
                 format!(
                     "Cannot {what} {name}: the streaming table {} reads it.",
-                    TableReference::parse_str(reader.name()).table()
+                    reader.bare_name()
                 ),
             )
             .hint(format!(
                 "first write DROP STREAMING TABLE {}",
-                TableReference::parse_str(reader.name()).table()
+                reader.bare_name()
+            ))
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to put something else in the place of a streaming table or of a source that is read.
+    fn refuse_if_taken(&self, name: &TableReference, what: &str) -> Result<()> {
+        if self.tables.get(&self.resolve(name)).is_some() {
+            return Err(Refusal::new(
+                "WRONG_COMMAND_FOR_OBJECT_TYPE",
+                "42809",
+                format!("Cannot {what} {name}: it is a streaming table."),
+            )
+            .hint(format!("write DROP STREAMING TABLE {name}"))
+            .into());
+        }
+        self.refuse_if_read(name, what)
+    }
+
+    /// Refuses to drop a schema with streaming tables, or with sources of some.
+    fn refuse_schema_in_use(&self, schema: &SchemaReference) -> Result<()> {
+        let state = self.session.state();
+        let catalog = match schema {
+            SchemaReference::Full { catalog, .. } => catalog.to_string(),
+            SchemaReference::Bare { .. } => state.config_options().catalog.default_catalog.clone(),
+        };
+        let prefix = format!("{catalog}.{}.", schema.schema_name());
+        let tables = self.tables.all();
+        let user = tables.iter().find(|table| {
+            let sources = table.definition().sources.iter().map(String::as_str);
+            sources
+                .chain([table.name()])
+                .any(|name| name.starts_with(&prefix))
+        });
+        match user {
+            None => Ok(()),
+            Some(table) => Err(Refusal::new(
+                "SOURCE_IN_USE",
+                "2BP01",
+                format!(
+                    "Cannot drop schema {}: the streaming table {} needs it.",
+                    schema.schema_name(),
+                    table.bare_name()
+                ),
+            )
+            .hint(format!(
+                "first write DROP STREAMING TABLE {}",
+                table.bare_name()
             ))
             .into()),
         }
@@ -562,33 +617,5 @@ fn unique_names(schema: &SchemaRef) -> Result<()> {
     {
         Some(field) => exec_err!("the table would have two columns '{}'", field.name()),
         None => Ok(()),
-    }
-}
-
-/// The tables that a plan reads and that are not streams yet.
-fn finite_scans(plan: &LogicalPlan) -> Result<Vec<(TableReference, Arc<dyn TableProvider>)>> {
-    let mut scans = Vec::new();
-    plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node
-            && let Ok(provider) = source_as_provider(&scan.source)
-        {
-            scans.push((scan.table_name.clone(), provider));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(scans)
-}
-
-/// Whether a table's scan never ends. Tables that are known to be finite are not asked.
-async fn scan_is_unbounded(provider: &Arc<dyn TableProvider>, state: &SessionState) -> bool {
-    let finite =
-        provider.is::<AppendTable>() || provider.is::<ListingTable>() || provider.is::<MemTable>();
-    if finite {
-        return false;
-    }
-    match provider.scan(state, Some(&Vec::new()), &[], Some(0)).await {
-        Ok(scan) => scan.boundedness().is_unbounded(),
-        // The error comes when the query is planned.
-        Err(_) => false,
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Bytes of stack of a worker. Plans are trees that planners and optimizer rules walk recursively, and
 /// statements run on workers: tokio's 2 MiB are too few for a deeply nested statement.
-const WORKER_STACK: usize = 8 * 1024 * 1024;
+const WORKER_STACK: usize = 64 << 20;
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()

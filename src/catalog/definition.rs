@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
 
+use super::replace_table::ReplaceTable;
+use super::unbounded::UnboundedTables;
 use crate::config::OutputMode;
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
@@ -55,19 +58,16 @@ impl TableOptions {
     /// - a value that the setting cannot take
     pub fn apply(&self, state: &SessionState) -> Result<SessionState> {
         let mut config = state.config().clone();
-        let defaults = [
-            ("tidegate.output_mode", "append"),
-            ("tidegate.epoch_by", ""),
-        ];
-        for (key, value) in defaults {
-            config.options_mut().set(key, value)?;
-        }
+        // What an ad-hoc query emits, and where its epochs end, is no one else's business.
+        let mut settings = TidegateOptions {
+            output_mode: OutputMode::default(),
+            epoch_by: String::new(),
+            ..crate::config::options(config.options())
+        };
         for (key, value) in &self.0 {
-            config
-                .options_mut()
-                .set(&format!("tidegate.{key}"), value)
-                .map_err(|error| invalid(key, &error.strip_backtrace()))?;
+            settings.set(key, value)?;
         }
+        config.options_mut().extensions.insert(settings);
         Ok(rebuilt(state.clone(), config).build())
     }
 }
@@ -91,8 +91,8 @@ pub struct Definition {
     pub schema: SchemaRef,
     /// Resolved names of the streams that it reads.
     pub sources: Vec<String>,
-    /// Columns of the result by which update mode replaces rows.
-    pub key: Vec<usize>,
+    /// Columns of the result by which update mode replaces rows; none where rows accumulate.
+    pub key: Option<Vec<usize>>,
     /// Greatest number of rows of the result.
     pub limit: Option<u64>,
     /// When its state leaves, as SHOW STREAMING TABLES says it.
@@ -104,16 +104,20 @@ impl Definition {
     ///
     /// # Errors
     /// - what a streaming table cannot be, each with its condition name
-    pub async fn plan(create: &CreateStreamingTable, state: &SessionState) -> Result<Self> {
+    pub async fn plan(
+        create: &CreateStreamingTable,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<Self> {
         let options = TableOptions::try_new(create.options.clone())?;
         let state = options.apply(state)?;
         let settings = crate::config::options(state.config_options());
         check_values(&settings)?;
-        let (plan, limit) = streaming_plan(&create.query, &state).await?;
+        let (plan, limit) = streaming_plan(&create.query, &state, unbounded).await?;
         let mode = settings.output_mode;
         let key = match mode {
             OutputMode::Update => update_key(&plan)?,
-            OutputMode::Append | OutputMode::Complete => Vec::new(),
+            OutputMode::Append | OutputMode::Complete => None,
         };
         let scans = stream_scans(&plan)?;
         let mut sources: Vec<String> = scans
@@ -124,6 +128,7 @@ impl Definition {
         sources.sort();
         sources.dedup();
         epoch_column(&settings.epoch_by, &scans)?;
+        replaced_sources(&scans)?;
         Ok(Self {
             query: create.query.clone(),
             text: create.text.clone(),
@@ -137,13 +142,30 @@ impl Definition {
         })
     }
 
+    /// Whether a statement defines the same table: the same words, up to space, and the same options.
+    pub fn is_same(&self, create: &CreateStreamingTable) -> bool {
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let mut options = (self.options.0.clone(), create.options.clone());
+        options.0.sort();
+        options.1.sort();
+        words(&self.text) == words(&create.text) && options.0 == options.1
+    }
+
     /// The plan of the query as the session is now, without its LIMIT.
     ///
     /// # Errors
     /// - the query cannot be planned any more, or its result has changed
-    pub async fn replan(&self, state: &SessionState) -> Result<(LogicalPlan, SessionState)> {
+    pub async fn replan(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<(LogicalPlan, SessionState)> {
         let state = self.options.apply(state)?;
-        let (plan, _) = streaming_plan(&self.query, &state).await?;
+        let (plan, _) = streaming_plan(&self.query, &state, unbounded).await?;
         if result_schema(&plan)? != self.schema {
             return Err(Refusal::new(
                 "STREAMING_QUERY_CHANGED",
@@ -210,6 +232,25 @@ fn check_values(settings: &TidegateOptions) -> Result<()> {
     Ok(())
 }
 
+/// A result that is replaced has no order of arrival to read.
+fn replaced_sources(scans: &[Arc<dyn datafusion::logical_expr::TableSource>]) -> Result<()> {
+    let replaced = scans
+        .iter()
+        .filter_map(stream_scan)
+        .find(|scan| scan.provider.is::<ReplaceTable>());
+    match replaced {
+        None => Ok(()),
+        Some(scan) => Err(Refusal::new(
+            "UNSUPPORTED_STREAM_SOURCE",
+            "42KDE",
+            format!("{} is a streaming table in update or complete mode: its rows are replaced, not appended.", scan.name),
+        )
+        .at(scan.place)
+        .hint("read it without STREAM, or define it in append mode")
+        .into()),
+    }
+}
+
 /// `epoch_by` must name a column of a source.
 fn epoch_column(
     name: &str,
@@ -233,26 +274,21 @@ fn epoch_column(
 async fn streaming_plan(
     query: &Statement,
     state: &SessionState,
+    unbounded: &UnboundedTables,
 ) -> Result<(LogicalPlan, Option<u64>)> {
     let plan = state.statement_to_plan(query.clone()).await?;
+    let plan = unbounded.as_streams(plan, state).await?;
     let plan = state
         .analyzer()
         .execute_and_check(plan, state.config_options(), |_, _| {})?;
+    let mode = crate::config::options(state.config_options()).output_mode;
     let mut limit = None;
     let mut root = plan;
     loop {
         root = match root {
-            LogicalPlan::Limit(ref above) => {
+            LogicalPlan::Limit(ref above) if mode != OutputMode::Update => {
                 limit = Some(constant_limit(above)?.min(limit.unwrap_or(u64::MAX)));
                 Arc::unwrap_or_clone(Arc::clone(&above.input))
-            }
-            LogicalPlan::Sort(ref sort)
-                if crate::config::options(state.config_options()).output_mode
-                    == OutputMode::Complete
-                    && sort.fetch.is_none() =>
-            {
-                // A table has no order: readers sort.
-                Arc::unwrap_or_clone(Arc::clone(&sort.input))
             }
             other => break check_root(other, limit),
         };
@@ -269,7 +305,7 @@ fn check_root(plan: LogicalPlan, limit: Option<u64>) -> Result<(LogicalPlan, Opt
         Refusal::new(
             "UNSUPPORTED_STREAMING_OPERATOR",
             "42KDE",
-            "ORDER BY and OFFSET need the whole result, which a streaming table never has.",
+            "ORDER BY and OFFSET, and LIMIT in update mode, need the whole result, which a streaming table never has.",
         )
         .hint("leave them out, and order when you read: SELECT * FROM name ORDER BY …")
     } else {
@@ -297,9 +333,16 @@ fn constant_limit(limit: &Limit) -> Result<u64> {
 }
 
 /// Columns that name a group, which update mode needs in the result.
-fn update_key(plan: &LogicalPlan) -> Result<Vec<usize>> {
+fn update_key(plan: &LogicalPlan) -> Result<Option<Vec<usize>>> {
+    let groups = plan.exists(|node| {
+        Ok(matches!(node, LogicalPlan::Extension(extension) if extension.node.as_any().is::<StreamAggregate>()))
+    })?;
+    if !groups {
+        // Every row is new.
+        return Ok(None);
+    }
     match group_columns(plan) {
-        Some(columns) => Ok(columns),
+        Some(columns) => Ok(Some(columns)),
         None => Err(Refusal::new(
             "UPDATE_MODE_WITHOUT_KEY",
             "42KDE",

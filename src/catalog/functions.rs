@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
 use datafusion::logical_expr::Expr;
 
 use super::registry::StreamingTables;
@@ -87,9 +87,11 @@ fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
         return plan_err!("the name of a streaming table is given as text: 'hourly_sales'");
     };
     let all = tables.all();
-    let found = all
-        .iter()
-        .find(|table| table.name() == name || table.name().ends_with(&format!(".{name}")));
+    let parsed = TableReference::parse_str(name);
+    let found = all.iter().find(|table| {
+        [table.name(), table.bare_name()].contains(&name.as_str())
+            || table.bare_name() == parsed.table()
+    });
     match found {
         Some(table) => Ok(Arc::clone(table)),
         None => Err(unknown(name)),

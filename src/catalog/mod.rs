@@ -5,6 +5,7 @@ mod functions;
 mod registry;
 mod replace_table;
 mod streaming_table;
+mod unbounded;
 
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;
@@ -12,3 +13,4 @@ pub use functions::{EmittedFunction, ProgressFunction, progress_batch, refresh_b
 pub use registry::StreamingTables;
 pub use replace_table::ReplaceTable;
 pub use streaming_table::StreamingTable;
+pub use unbounded::UnboundedTables;

@@ -4,15 +4,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::execute_stream;
 use futures::TryStreamExt;
 
 use super::definition::Definition;
 use super::replace_table::ReplaceTable;
+use super::unbounded::UnboundedTables;
 use crate::config::OutputMode;
+use crate::error::Refusal;
 use crate::query::{Attached, EpochProgress, EpochSink, RunState};
 use crate::source::{AppendLog, AppendTable};
 
@@ -23,6 +26,7 @@ const HISTORY: usize = 10_000;
 #[derive(Debug)]
 pub struct StreamingTable {
     name: String,
+    bare_name: String,
     definition: Definition,
     run: Arc<tokio::sync::Mutex<RunState>>,
     result: Arc<TableResult>,
@@ -31,6 +35,7 @@ pub struct StreamingTable {
 /// The rows of the result, and the records of the epochs that made them.
 #[derive(Debug)]
 struct TableResult {
+    schema: SchemaRef,
     rows: Rows,
     limit: Option<u64>,
     shown: Mutex<Shown>,
@@ -57,9 +62,40 @@ impl TableResult {
     }
 }
 
+/// One refresh: epochs go to the result, and their records to whoever asked for it.
+#[derive(Debug)]
+struct Refreshing {
+    result: Arc<TableResult>,
+    records: Mutex<Vec<EpochProgress>>,
+}
+
 #[async_trait]
-impl EpochSink for TableResult {
-    async fn commit(&self, rows: Vec<RecordBatch>, mut progress: EpochProgress) -> Result<()> {
+impl EpochSink for Refreshing {
+    fn prepare(&self, rows: &[RecordBatch]) -> Result<()> {
+        self.result.check(rows)
+    }
+
+    async fn commit(&self, rows: Vec<RecordBatch>, progress: EpochProgress) -> Result<()> {
+        let progress = self.result.commit(rows, progress)?;
+        self.records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(progress);
+        Ok(())
+    }
+}
+
+impl TableResult {
+    /// Whether rows have the result's columns.
+    fn check(&self, rows: &[RecordBatch]) -> Result<()> {
+        for batch in rows {
+            RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?;
+        }
+        Ok(())
+    }
+
+    /// Takes an epoch's rows; returns its record with the number of rows that were taken.
+    fn commit(&self, rows: Vec<RecordBatch>, mut progress: EpochProgress) -> Result<EpochProgress> {
         let rows = match &self.rows {
             Rows::Append(log) => {
                 let rows = within(
@@ -77,11 +113,11 @@ impl EpochSink for TableResult {
         progress.output_rows = rows.iter().map(|batch| batch.num_rows() as u64).sum();
         let mut shown = self.shown();
         shown.emitted = Some((progress.epoch, rows));
-        shown.history.push_back(progress);
+        shown.history.push_back(progress.clone());
         if shown.history.len() > HISTORY {
             shown.history.pop_front();
         }
-        Ok(())
+        Ok(progress)
     }
 }
 
@@ -105,26 +141,31 @@ fn within(rows: Vec<RecordBatch>, room: Option<u64>) -> Vec<RecordBatch> {
 
 impl StreamingTable {
     /// A streaming table that has not run yet.
-    pub fn new(name: String, definition: Definition) -> Self {
+    pub fn new(name: String, bare_name: String, definition: Definition) -> Self {
         let schema = Arc::clone(&definition.schema);
-        let rows = match definition.mode {
-            OutputMode::Append => Rows::Append(Arc::new(AppendLog::new(schema))),
-            OutputMode::Update => Rows::Replace(Arc::new(ReplaceTable::new(
+        let replace = |key| {
+            Rows::Replace(Arc::new(ReplaceTable::new(
                 name.clone(),
-                schema,
-                Some(definition.key.clone()),
-            ))),
-            OutputMode::Complete => {
-                Rows::Replace(Arc::new(ReplaceTable::new(name.clone(), schema, None)))
+                Arc::clone(&schema),
+                key,
+            )))
+        };
+        let rows = match (definition.mode, &definition.key) {
+            (OutputMode::Append, _) | (OutputMode::Update, None) => {
+                Rows::Append(Arc::new(AppendLog::new(Arc::clone(&schema))))
             }
+            (OutputMode::Update, Some(key)) => replace(Some(key.clone())),
+            (OutputMode::Complete, _) => replace(None),
         };
         let result = TableResult {
+            schema,
             rows,
             limit: definition.limit,
             shown: Mutex::default(),
         };
         Self {
             name,
+            bare_name,
             definition,
             run: Arc::default(),
             result: Arc::new(result),
@@ -134,6 +175,11 @@ impl StreamingTable {
     /// Its resolved name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its name without catalog and schema.
+    pub fn bare_name(&self) -> &str {
+        &self.bare_name
     }
 
     /// Its query and options.
@@ -178,27 +224,43 @@ impl StreamingTable {
     /// # Errors
     /// - the query cannot be planned any more
     /// - those of the sources and the plan; epochs before the one that failed stay
-    pub async fn refresh(&self, state: &SessionState) -> Result<Vec<EpochProgress>> {
-        let before = self
-            .result
-            .shown()
-            .history
-            .back()
-            .map(|progress| progress.epoch);
-        let (plan, state) = self.definition.replan(state).await?;
+    pub async fn refresh(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<Vec<EpochProgress>> {
+        let (plan, state) = self
+            .definition
+            .replan(state, unbounded)
+            .await
+            .map_err(without_place)?;
         let plan = state.create_physical_plan(&plan).await?;
+        let sink = Arc::new(Refreshing {
+            result: Arc::clone(&self.result),
+            records: Mutex::default(),
+        });
         let attached = Attached {
             run: Arc::clone(&self.run),
-            sink: Arc::clone(&self.result) as Arc<dyn EpochSink>,
+            sink: Arc::clone(&sink) as Arc<dyn EpochSink>,
         };
         let config = state.config().clone().with_extension(Arc::new(attached));
         let context = TaskContext::from(&state).with_session_config(config);
         let mut rows = execute_stream(plan, Arc::new(context))?;
         while rows.try_next().await?.is_some() {}
-        let history = self.history();
-        Ok(history
-            .into_iter()
-            .filter(|progress| before.is_none_or(|before| progress.epoch > before))
-            .collect())
+        let records =
+            std::mem::take(&mut *sink.records.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(records)
+    }
+}
+
+/// A place in the definition's text says nothing under the text of a REFRESH.
+fn without_place(error: DataFusionError) -> DataFusionError {
+    match crate::error::refusal(&error) {
+        Some(refusal) => Refusal {
+            place: None,
+            ..refusal.clone()
+        }
+        .into(),
+        None => DataFusionError::Plan(error.strip_backtrace()),
     }
 }

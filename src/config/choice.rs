@@ -3,11 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use datafusion::common::DataFusionError;
-use datafusion::common::config_field;
-
-use crate::error::Refusal;
-
 /// An enumeration that a setting takes by its values' names.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal),+ $(,)? }) => {
@@ -16,16 +11,13 @@ macro_rules! choice {
         pub enum $name { $($(#[$value_doc])* $value),+ }
 
         impl FromStr for $name {
-            type Err = DataFusionError;
+            type Err = String;
 
-            fn from_str(text: &str) -> Result<Self, DataFusionError> {
+            fn from_str(text: &str) -> Result<Self, String> {
                 $(if text.eq_ignore_ascii_case($text) {
                     return Ok(Self::$value);
                 })+
-                let names = [$($text),+].join(", ");
-                Err(Refusal::new("INVALID_CONF_VALUE", "22022", format!("'{text}' is not one of the values {names}."))
-                    .hint(format!("write one of {names}"))
-                    .into())
+                Err(format!("the values are {}", [$($text),+].join(", ")))
             }
         }
 
@@ -35,7 +27,6 @@ macro_rules! choice {
             }
         }
 
-        config_field!($name);
     };
 }
 

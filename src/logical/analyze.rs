@@ -27,11 +27,12 @@ use super::check;
 use super::group_time::{GroupTime, TimeValue};
 use super::marks::{Mark, Marks, expr_mark, marks, time_mark};
 use super::query::StreamQuery;
-use super::scan::is_stream_scan;
+use super::scan::{is_stream_scan, stream_scan, stream_scans};
 use super::time_window::{TimeWindow, Windows};
 use super::watermark::Watermark;
 use super::windows::WindowBounds;
 use crate::config::{OutputMode, WatermarkPolicy, options, unit_of};
+use crate::error::{Place, refusal};
 
 /// The analyzer rule that DataFusion runs: [`analyze`] with the session's settings.
 #[derive(Debug, Default)]
@@ -60,12 +61,32 @@ pub fn analyze(
     if !concerns(&plan)? {
         return Ok(plan);
     }
+    let place = first_place(&plan)?;
+    analyzed(plan, mode, policy).map_err(|error| match refusal(&error) {
+        // What has no place of its own is shown at the stream it is about.
+        Some(found) if found.place.is_none() => found.clone().at(place).into(),
+        _ => error,
+    })
+}
+
+/// Place of the first stream of a plan that has one.
+fn first_place(plan: &LogicalPlan) -> Result<Option<Place>> {
+    let scans = stream_scans(plan)?;
+    Ok(scans
+        .iter()
+        .filter_map(stream_scan)
+        .find_map(|scan| scan.place))
+}
+
+fn analyzed(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<LogicalPlan> {
+    check::no_streaming_subqueries(&plan)?;
     let plan = plan
         .transform_up_with_subqueries(|node| streaming_node(node, mode))?
         .data
         .transform_up_with_subqueries(expand)?
         .data;
     check::check(&plan, mode)?;
+    check::complete_has_groups(&plan, mode)?;
     number(root(plan, mode, policy)?)
 }
 
@@ -326,7 +347,7 @@ fn root(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<
     if !marks(&plan)?.streaming {
         return Ok(plan);
     }
-    if check::stays_above(&plan) || has_operators_above(&plan)? {
+    if check::stays_above(&plan, mode) || has_operators_above(&plan, mode)? {
         let inputs = plan
             .inputs()
             .into_iter()
@@ -342,6 +363,6 @@ fn root(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<
 }
 
 /// Whether an operator that sees the whole result stands somewhere below.
-fn has_operators_above(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| Ok(check::stays_above(node) && marks(node)?.streaming))
+fn has_operators_above(plan: &LogicalPlan, mode: OutputMode) -> Result<bool> {
+    plan.exists(|node| Ok(check::stays_above(node, mode) && marks(node)?.streaming))
 }

@@ -17,8 +17,13 @@ const UNSUPPORTED: &str = "42KDE";
 /// Spark's name for an operation that an output mode does not allow.
 const OUTPUT_MODE: &str = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION";
 
-/// Operators that need the whole result: they stay above the streaming part.
-pub(super) fn stays_above(plan: &LogicalPlan) -> bool {
+/// Operators that stay above the streaming part: statements, and what needs the whole result.
+pub(super) fn stays_above(plan: &LogicalPlan, mode: OutputMode) -> bool {
+    // In complete mode every epoch has the whole result.
+    let whole = matches!(plan, LogicalPlan::Sort(_) | LogicalPlan::Limit(_));
+    if whole {
+        return mode != OutputMode::Complete;
+    }
     matches!(
         plan,
         LogicalPlan::Explain(_)
@@ -27,8 +32,6 @@ pub(super) fn stays_above(plan: &LogicalPlan) -> bool {
             | LogicalPlan::Copy(_)
             | LogicalPlan::Ddl(_)
             | LogicalPlan::Statement(_)
-            | LogicalPlan::Sort(_)
-            | LogicalPlan::Limit(_)
     )
 }
 
@@ -116,10 +119,33 @@ fn refuse(what: &str, message: &str, hint: &str) -> Result<()> {
         .into())
 }
 
+/// Complete mode shows all groups: without groups it would have to keep every row.
+pub(super) fn complete_has_groups(plan: &LogicalPlan, mode: OutputMode) -> Result<()> {
+    let all = marks(plan)?;
+    if mode != OutputMode::Complete || !all.streaming || all.emitted {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        OUTPUT_MODE,
+        UNSUPPORTED,
+        "In complete mode a query needs an aggregate: without one every row would have to be kept.",
+    )
+    .hint("use append mode")
+    .into())
+}
+
+/// Checks that no expression of a plan reads a stream.
+pub(super) fn no_streaming_subqueries(plan: &LogicalPlan) -> Result<()> {
+    plan.apply(|node| {
+        subqueries(node)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
 /// Checks every node of a plan.
 pub(super) fn check(plan: &LogicalPlan, mode: OutputMode) -> Result<()> {
     plan.apply(|node| {
-        subqueries(node)?;
         operator(node, mode)?;
         Ok(TreeNodeRecursion::Continue)
     })?;

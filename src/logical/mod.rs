@@ -33,4 +33,4 @@ pub use scan::{StreamScan, is_stream_scan, stream_scan, stream_scans};
 pub use time_window::{SessionSpec, TimeWindow, WindowSpec, Windows};
 pub use watermark::Watermark;
 pub(crate) use windows::SliceGroup;
-pub use windows::{SliceToGroup, WindowBounds, WindowTime};
+pub use windows::{Misplaced, SliceToGroup, WindowBounds, WindowTime};

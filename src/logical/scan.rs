@@ -11,6 +11,8 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraints, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 
+use crate::error::Place;
+
 /// Source of a `TableScan` whose rows come epoch by epoch.
 ///
 /// DataFusion's projection pushdown works on it as on any table. Filters are never pushed into it: a
@@ -22,6 +24,8 @@ pub struct StreamScan {
     pub provider: Arc<dyn TableProvider>,
     /// Options of `WITH (…)` behind the stream's name.
     pub options: Vec<(String, String)>,
+    /// Where the word STREAM stands in the text.
+    pub place: Option<Place>,
 }
 
 impl fmt::Debug for StreamScan {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{DFSchema, DFSchemaRef, Result, TableReference};
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
+use datafusion::common::{DFSchema, DFSchemaRef, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
 use super::query::{one_expr, one_input};
@@ -85,7 +85,7 @@ impl Windows {
     }
 }
 
-/// Adds one column, `qualifier.name`, of type `Struct(start, end)`: the window of each row. A row in
+/// Adds one column of type `Struct(start, end)`: the window of each row. A row in
 /// several hopping windows comes out once for each; a row without a time comes out not at all.
 ///
 /// The analyzer folds the node into the aggregate that groups by the column, or expands it.
@@ -103,7 +103,7 @@ pub struct TimeWindow {
 }
 
 impl TimeWindow {
-    /// Adds the column `qualifier.name` to `input`.
+    /// Adds a column of this name to `input`.
     ///
     /// # Errors
     /// - the input has a column of that name already
@@ -111,15 +111,11 @@ impl TimeWindow {
         input: LogicalPlan,
         time: Expr,
         windows: Windows,
-        column: (TableReference, &str),
+        column: &str,
         place: Option<Place>,
     ) -> Result<Self> {
-        let (qualifier, name) = column;
-        let field = Field::new_struct(name, window_fields(&windows.bound_type()), true);
-        let added = DFSchema::try_from_qualified_schema(
-            qualifier,
-            &datafusion::arrow::datatypes::Schema::new(vec![field]),
-        )?;
+        let field = Field::new_struct(column, window_fields(&windows.bound_type()), true);
+        let added = DFSchema::try_from(Schema::new(vec![field]))?;
         let schema = Arc::new(input.schema().join(&added)?);
         Ok(Self {
             input,
@@ -190,17 +186,13 @@ impl UserDefinedLogicalNodeCore for TimeWindow {
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let input = one_input(inputs)?;
-        let (qualifier, field) = self.schema.qualified_field(self.window_index());
-        let qualifier = qualifier
-            .cloned()
-            .unwrap_or_else(|| TableReference::bare(""));
-        let name = field.name().clone();
+        let name = self.schema.field(self.window_index()).name().clone();
         let mut exprs = exprs.into_iter();
         let time = one_expr(exprs.next())?;
         let windows = match &self.windows {
             Windows::Fixed(spec) => Windows::Fixed(spec.clone()),
             Windows::Session(spec, _) => Windows::Session(spec.clone(), one_expr(exprs.next())?),
         };
-        Self::try_new(input, time, windows, (qualifier, &name), self.place)
+        Self::try_new(input, time, windows, &name, self.place)
     }
 }

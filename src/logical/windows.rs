@@ -285,3 +285,45 @@ impl ScalarUDFImpl for WindowTime {
         Ok(ColumnarValue::Array(cast(&untyped, &result_type)?))
     }
 }
+
+/// `window()` and `session_window()` where no SELECT has taken them: a function that only says where
+/// they can stand.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Misplaced {
+    name: &'static str,
+    signature: Signature,
+}
+
+impl Misplaced {
+    /// The function of this name.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            signature: Signature::variadic_any(Volatility::Immutable),
+        }
+    }
+
+    fn refusal(&self) -> datafusion::common::DataFusionError {
+        crate::error::Refusal::new("MISPLACED_WINDOW", "42601", format!("{}() cannot stand here.", self.name))
+            .hint("use it in SELECT, WHERE, GROUP BY, HAVING, QUALIFY or ORDER BY of a query with a FROM clause")
+            .into()
+    }
+}
+
+impl ScalarUDFImpl for Misplaced {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Err(self.refusal())
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Err(self.refusal())
+    }
+}

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{filter, filter_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result;
@@ -17,10 +17,10 @@ use datafusion::physical_plan::{
 };
 use futures::{Stream, StreamExt};
 
-use super::closing::ticks;
+use super::closing::{safe_ticks, ticks};
 use super::gate::GateInfo;
 use super::{epoch, one_child};
-use crate::config::OutputMode;
+use crate::config::{OutputMode, unit_of};
 use crate::state::{Accepted, Assignment, Fates, GateState};
 use crate::time::Closed;
 
@@ -32,6 +32,8 @@ pub(super) const SLICE: &str = "__slice";
 pub(super) struct AssignInfo {
     /// Time value of a row; none where groups have no time.
     pub time: Option<Arc<dyn PhysicalExpr>>,
+    /// Event time that the value is computed from, where it is a function of one.
+    pub event: Option<Arc<dyn PhysicalExpr>>,
     /// How a value becomes a slice.
     pub assignment: Assignment,
     /// Whether rows are judged late here.
@@ -87,10 +89,6 @@ impl ExecutionPlan for TimeWindowAssignExec {
         &self.properties
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
@@ -124,13 +122,14 @@ impl ExecutionPlan for TimeWindowAssignExec {
         let epoch = epoch(&context)?;
         let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
         let closed = if judges {
-            self.info.gate.closing.by(epoch.started_at)?
+            self.info.gate.closing.by(epoch.started_at)
         } else {
             Closed::None
         };
         Ok(Box::pin(AssignStream {
             schema: self.schema(),
             state: self.info.gate.state(&epoch),
+            turn: epoch.turn(),
             input: self.input.execute(partition, context)?,
             info: self.info.clone(),
             closed,
@@ -146,6 +145,7 @@ struct AssignStream {
     input: SendableRecordBatchStream,
     info: AssignInfo,
     state: Arc<GateState>,
+    turn: u64,
     closed: Closed,
     fates: Fates,
     accepted: Accepted,
@@ -159,8 +159,15 @@ impl AssignStream {
             let slices = Int64Array::from_value(0, batch.num_rows());
             return self.with_slices(&batch, Arc::new(slices));
         };
+        let time = Arc::clone(time);
+        let (batch, nulls) = self.computable(batch)?;
         let values = time.evaluate(&batch)?.into_array(batch.num_rows())?;
-        let assigned = self.info.assignment.assign(&ticks(&values)?, self.closed);
+        let mut assigned = self.info.assignment.assign(&ticks(&values)?, self.closed);
+        if let Some(nulls) = nulls {
+            // An event time that the function has no value for is not a missing one.
+            assigned.fates.rejected += assigned.fates.null.saturating_sub(nulls);
+            assigned.fates.null = nulls.min(assigned.fates.null);
+        }
         self.fates.add(assigned.fates);
         match assigned.stays {
             None => {
@@ -169,6 +176,31 @@ impl AssignStream {
             }
             Some(stays) => self.filtered(&batch, &assigned.slices, &stays),
         }
+    }
+
+    /// The rows whose event time the function of a bin can take, and how many of them have none. Others
+    /// are rejected before it could overflow on them.
+    fn computable(&mut self, batch: RecordBatch) -> Result<(RecordBatch, Option<u64>)> {
+        let Some(event) = &self.info.event else {
+            return Ok((batch, None));
+        };
+        let times = event.evaluate(&batch)?.into_array(batch.num_rows())?;
+        let DataType::Timestamp(unit, _) = times.data_type() else {
+            return Ok((batch, None));
+        };
+        let (least, greatest) = safe_ticks(unit_of(unit));
+        let times = ticks(&times)?;
+        let nulls = times.null_count() as u64;
+        let safe = |tick: i64| (least..=greatest).contains(&tick);
+        if times.iter().flatten().all(safe) {
+            return Ok((batch, Some(nulls)));
+        }
+        let stays: BooleanArray = times
+            .iter()
+            .map(|tick| Some(tick.is_none_or(safe)))
+            .collect();
+        self.fates.rejected += (times.len() - stays.true_count()) as u64;
+        Ok((filter_record_batch(&batch, &stays)?, Some(nulls)))
     }
 
     fn filtered(
@@ -194,7 +226,7 @@ impl AssignStream {
     fn finish(&mut self) {
         if !std::mem::replace(&mut self.done, true) {
             let accepted = std::mem::take(&mut self.accepted).finish();
-            self.state.note(self.fates, accepted);
+            self.state.note(self.fates, accepted, self.turn);
         }
     }
 }

@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use crate::config::unit_of;
 use crate::logical::Bin;
-use crate::time::{Closed, Instant, Unit, WindowShape};
+use crate::time::{Closed, Instant, Span, Unit, WindowShape};
 
 /// When groups close.
 #[derive(Debug, Clone)]
@@ -42,40 +42,60 @@ impl BinFunction {
         Schema::new(vec![Field::new(Bin::EVENT_TIME, event_type.clone(), true)])
     }
 
-    /// The value of an event at `watermark`, in ticks.
-    fn value(&self, watermark: Instant) -> Result<Option<i64>> {
-        let DataType::Timestamp(unit, _) = &self.event_type else {
-            return internal_err!("the event time of a bin is a timestamp");
-        };
-        let tick = Int64Array::from(vec![unit_of(unit).floor(watermark)]);
-        let time: ArrayRef = cast(&tick, &self.event_type)?;
-        let batch = RecordBatch::try_new(Arc::new(Self::schema(&self.event_type)), vec![time])?;
-        let value = ticks(&self.function.evaluate(&batch)?.into_array(1)?)?;
-        Ok(value.iter().next().flatten())
+    /// The value of an event at `watermark`, in ticks. Some functions know only times that fit
+    /// nanoseconds: behind those the last one they know stands for it, so that what is closed stays closed.
+    fn value(&self, watermark: Instant) -> Option<i64> {
+        let margin = i128::from(i64::MAX).saturating_sub(MARGIN.nanos());
+        let known = Instant::from_nanos(watermark.nanos().clamp(margin.saturating_neg(), margin));
+        self.evaluate(watermark).or_else(|| self.evaluate(known))
     }
+
+    fn evaluate(&self, time: Instant) -> Option<i64> {
+        let DataType::Timestamp(unit, _) = &self.event_type else {
+            return None;
+        };
+        let (least, greatest) = safe_ticks(unit_of(unit));
+        let tick = unit_of(unit).floor(time).clamp(least, greatest);
+        let time: ArrayRef = cast(&Int64Array::from(vec![tick]), &self.event_type).ok()?;
+        let batch =
+            RecordBatch::try_new(Arc::new(Self::schema(&self.event_type)), vec![time]).ok()?;
+        let value = self.function.evaluate(&batch).ok()?.into_array(1).ok()?;
+        ticks(&value).ok()?.iter().next().flatten()
+    }
+}
+
+/// How far from a type's limits calendar functions are safe from overflow: more than the longest unit
+/// that they truncate to.
+const MARGIN: Span = Span::from_nanos(1_000 * 86_400_000_000_000);
+
+/// Ticks on which calendar functions are safe, both ends included.
+pub(super) fn safe_ticks(unit: Unit) -> (i64, i64) {
+    let margin = unit.ticks(MARGIN).unwrap_or_default();
+    (
+        i64::MIN.saturating_add(margin),
+        i64::MAX.saturating_sub(margin),
+    )
 }
 
 impl Closing {
     /// The groups that a watermark has closed.
-    ///
-    /// # Errors
-    /// - the function of a bin fails on the watermark
-    pub fn by(&self, watermark: Option<Instant>) -> Result<Closed> {
+    pub fn by(&self, watermark: Option<Instant>) -> Closed {
         let Some(watermark) = watermark else {
-            return Ok(Closed::None);
+            return Closed::None;
         };
-        Ok(match self {
+        match self {
             Closing::Never => Closed::None,
             Closing::Windows(shape) => shape.closed_by(watermark),
             Closing::Sessions(unit) | Closing::Instant(unit) => {
                 Closed::Through(unit.floor(watermark))
             }
-            Closing::Bin(bin) => match bin.value(watermark)?.and_then(|value| value.checked_sub(1))
-            {
-                Some(last) => Closed::Through(last),
-                None => Closed::None,
-            },
-        })
+            Closing::Bin(bin) => {
+                match bin.value(watermark).and_then(|value| value.checked_sub(1)) {
+                    Some(last) => Closed::Through(last),
+                    None => Closed::None,
+                }
+            }
+        }
     }
 }
 

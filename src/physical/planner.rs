@@ -232,8 +232,26 @@ impl Planning<'_> {
                 (Some(self.expr(&time.expr, schema)?), assignment)
             }
         };
+        let event = match &node.time {
+            Some(GroupTime {
+                expr,
+                value: TimeValue::Bin(_),
+                ..
+            }) => match expr {
+                // The value was computed below: its event time is not here.
+                Expr::Column(_) => None,
+                computed => {
+                    let column = computed.column_refs().into_iter().next().cloned();
+                    column
+                        .map(|column| self.expr(&Expr::Column(column), schema))
+                        .transpose()?
+                }
+            },
+            _ => None,
+        };
         Ok(AssignInfo {
             time,
+            event,
             assignment,
             judges: node.judges,
             gate,

@@ -79,10 +79,7 @@ impl WatermarkExec {
 
     /// Makes the clause known to a query before it has seen a row.
     pub fn declare(&self, epoch: &Epoch) {
-        epoch
-            .state
-            .watermarks
-            .observe(self.clause, self.observed(None));
+        epoch.observe(self.clause, self.observed(None));
     }
 
     fn observed(&self, greatest: Option<i64>) -> Observed {
@@ -117,10 +114,7 @@ impl WatermarkExec {
         while let Some(batch) = stream.next().await {
             greatest = greatest.max(greatest_time(&batch?, self.column)?);
         }
-        epoch
-            .state
-            .watermarks
-            .observe(self.clause, self.observed(greatest));
+        epoch.observe(self.clause, self.observed(greatest));
         Ok(())
     }
 
@@ -265,7 +259,7 @@ struct Observer {
 impl Observer {
     /// Tells the query what was seen, and the epoch what is left to read.
     fn end(&mut self, leftover: Option<SendableRecordBatchStream>) {
-        self.epoch.state.watermarks.observe(self.clause, self.seen);
+        self.epoch.observe(self.clause, self.seen);
         let clause = self.clause;
         self.inputs
             .end(leftover.map(|stream| Leftover { clause, stream }));

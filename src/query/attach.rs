@@ -48,8 +48,16 @@ impl RunState {
 /// Takes the rows of finished epochs.
 #[async_trait]
 pub trait EpochSink: fmt::Debug + Send + Sync {
-    /// Takes the rows that an epoch emitted, all of them, and its record. When this returns an error,
-    /// the epoch is undone.
+    /// Looks at the rows that an epoch emitted, before it commits: an error undoes the epoch.
+    ///
+    /// # Errors
+    /// - the rows cannot be kept
+    fn prepare(&self, _rows: &[RecordBatch]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes the rows of an epoch that has committed, all of them, and its record. Rows that
+    /// [`prepare`](Self::prepare) let pass must not fail here.
     ///
     /// # Errors
     /// - the rows cannot be kept

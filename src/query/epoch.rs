@@ -121,10 +121,18 @@ impl Running {
                 });
             }
         }
+        let mut result = Ok(());
         while let Some(task) = tasks.join_next().await {
-            task.map_err(|error| DataFusionError::External(Box::new(error)))??;
+            let done = task
+                .map_err(|error| DataFusionError::External(Box::new(error)))
+                .flatten();
+            if done.is_err() && result.is_ok() {
+                // The others have nothing left to work for.
+                tasks.abort_all();
+                result = done;
+            }
         }
-        Ok(())
+        result
     }
 
     /// Reads what no operator has asked for: the rest of inputs whose readers stopped, and inputs that
@@ -159,12 +167,10 @@ impl Running {
 
     /// Makes the gates' changes permanent.
     pub(super) fn commit(&self, parts: &Parts) -> Result<Counts> {
-        let gates = parts
-            .gates()
-            .map(|gate| Ok((gate.info(), gate.info().closed_after(&self.epoch)?)));
-        let gates = gates.collect::<Result<Vec<_>>>()?;
         let mut counts = Counts::default();
-        for (info, closed) in gates {
+        for gate in parts.gates() {
+            let info = gate.info();
+            let closed = info.closed_after(&self.epoch);
             let state = info.state(&self.epoch);
             let fates = state.commit(info.mode, closed)?;
             counts.add(fates, &state, info, closed);

@@ -131,6 +131,7 @@ impl ExecutionPlan for StreamQueryExec {
         };
         let run = Run {
             plan: Arc::clone(&self.input),
+            mode: self.mode,
             policy: self.policy,
             session: Arc::clone(&self.session),
             context,

@@ -17,8 +17,9 @@ use super::attach::{EpochSink, RunState};
 use super::epoch::{Parts, Running};
 use super::progress::{Counts, EpochProgress, Live};
 use super::show::show_instant;
-use crate::config::WatermarkPolicy;
-use crate::config::{EndOfInput, OnBadRecord, TidegateOptions, options};
+use crate::config::{
+    EndOfInput, OnBadRecord, OutputMode, TidegateOptions, WatermarkPolicy, options,
+};
 use crate::error::Refusal;
 use crate::physical::{Inputs, StreamScanExec};
 use crate::source::{Cursor, Limits, ReadEnv, Taken};
@@ -39,12 +40,14 @@ pub(super) enum Output {
 /// One source as the plan reads it.
 struct SourceUse {
     name: String,
+    limits: Limits,
     columns: Vec<usize>,
 }
 
 /// A query that is running.
 pub(super) struct Run {
     pub plan: Arc<dyn ExecutionPlan>,
+    pub mode: OutputMode,
     pub policy: WatermarkPolicy,
     pub session: Arc<SessionState>,
     pub context: Arc<TaskContext>,
@@ -89,7 +92,8 @@ impl Run {
                     .iter()
                     .any(|taken| taken.rows > 0 || taken.skipped > 0)
             {
-                let Some(progress) = self.turn(state, &uses, &taken, started).await? else {
+                let shown = self.shows(&taken, &settings);
+                let Some(progress) = self.turn(state, &uses, &taken, started, shown).await? else {
                     return Ok(());
                 };
                 rows += progress.input_rows;
@@ -112,6 +116,15 @@ impl Run {
         Ok(())
     }
 
+    /// Whether the rows of an epoch are shown. In complete mode an epoch's rows replace those before: a
+    /// reader gets them when nothing more is at hand, and at the end.
+    fn shows(&self, taken: &[Taken], settings: &TidegateOptions) -> bool {
+        let more = taken.iter().any(|taken| taken.more);
+        let endless = taken.iter().any(|taken| taken.endless && !taken.ended);
+        let closes = settings.end_of_input == EndOfInput::Close;
+        self.mode != OutputMode::Complete || !more && (endless || !closes)
+    }
+
     /// Makes a cursor for each source that has none, and finds the columns that the plan reads.
     fn open_cursors(
         &self,
@@ -127,14 +140,24 @@ impl Run {
             };
             let limits = limits(settings, scan)?;
             match uses.iter_mut().find(|one| one.name == scan.source_name()) {
+                Some(known) if known.limits != limits => {
+                    return Err(invalid(
+                        "WITH",
+                        &format!(
+                            "the stream {} is read twice, with different options",
+                            known.name
+                        ),
+                    ));
+                }
                 Some(known) => known.columns.extend(scan.columns()),
                 None => uses.push(SourceUse {
                     name: scan.source_name().to_owned(),
+                    limits: limits.clone(),
                     columns: scan.columns().to_vec(),
                 }),
             }
             match state.cursors.get_mut(scan.source_name()) {
-                Some(cursor) => cursor.set_limits(limits),
+                Some(cursor) => cursor.set_source(Arc::clone(scan.provider()), limits)?,
                 None => {
                     let name = scan.source_name().to_owned();
                     let cursor =
@@ -158,6 +181,7 @@ impl Run {
         uses: &[SourceUse],
         taken: &[Taken],
         started: Clock,
+        shown: bool,
     ) -> Result<Option<EpochProgress>> {
         let sources = uses.iter().zip(taken).map(|(one, taken)| {
             let slice = SourceSlice {
@@ -168,7 +192,7 @@ impl Run {
         });
         let epoch = self.epoch(state, false, sources.collect());
         let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
-        let done = match self.attempt(&parts, &epoch).await {
+        let done = match self.attempt(&parts, &epoch, shown).await {
             Ok(done) => done,
             Err(error) => {
                 epoch.abort(&parts);
@@ -179,6 +203,13 @@ impl Run {
         let Some((rows, output_rows)) = done else {
             return Ok(None);
         };
+        if let Output::Table(sink) = &self.output
+            && let Err(error) = sink.prepare(&rows)
+        {
+            epoch.abort(&parts);
+            state.undo();
+            return Err(error);
+        }
         let counts = epoch.commit(&parts)?;
         state.watermark = epoch.epoch.reached();
         let progress = self.progress(state, &counts, taken, output_rows, started);
@@ -200,7 +231,7 @@ impl Run {
     async fn close(&self, state: &mut RunState) -> Result<()> {
         let epoch = self.epoch(state, true, HashMap::new());
         let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
-        if self.attempt(&parts, &epoch).await?.is_some() {
+        if self.attempt(&parts, &epoch, true).await?.is_some() {
             epoch.commit(&parts)?;
         }
         Ok(())
@@ -242,6 +273,7 @@ impl Run {
         &self,
         parts: &Parts,
         running: &Running,
+        shown: bool,
     ) -> Result<Option<(Vec<RecordBatch>, u64)>> {
         let mut stream = running.start(parts).await?;
         let mut collected = Vec::new();
@@ -254,6 +286,7 @@ impl Run {
             count += batch.num_rows() as u64;
             match &self.output {
                 Output::Table(_) => collected.push(batch),
+                Output::Reader(_) if !shown => {}
                 Output::Reader(reader) => {
                     if reader.send(Ok(batch)).await.is_err() {
                         return Ok(None);
@@ -380,7 +413,9 @@ fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
         .map(str::to_owned)
         .or_else(|| has_column.then(|| settings.epoch_by.clone()));
     let on_bad_record = match own("on_bad_record") {
-        Some(text) => text.parse::<OnBadRecord>()?,
+        Some(text) => text
+            .parse::<OnBadRecord>()
+            .map_err(|reason| invalid("on_bad_record", &reason))?,
         None => settings.on_bad_record,
     };
     Ok(Limits {

@@ -291,7 +291,10 @@ impl TableProvider for AppendTable {
         }
         if insert_op != InsertOp::Append {
             return self.refuse(
-                &format!("INSERT {insert_op}"),
+                match insert_op {
+                    InsertOp::Overwrite => "INSERT OVERWRITE",
+                    _ => "REPLACE INTO",
+                },
                 "write INSERT INTO, or drop and create the table",
             );
         }

@@ -62,6 +62,8 @@ struct Reading {
     reader: Box<dyn Reader>,
     columns: Vec<usize>,
     ahead: VecDeque<Arrival>,
+    /// Rows of the running epoch, to be given again if it fails.
+    running: Vec<RecordBatch>,
     /// Rows that committed epochs have taken since the reader was opened.
     taken: u64,
     skipped: u64,
@@ -109,12 +111,25 @@ impl Cursor {
         &self.name
     }
 
-    /// Gives the cursor other limits, for the epochs to come.
-    pub fn set_limits(&mut self, limits: Limits) {
-        if self.limits != limits {
-            self.limits = limits;
-            self.reading = None;
+    /// Gives the cursor the source's table as it is now, and other limits for the epochs to come.
+    ///
+    /// # Errors
+    /// - the table is another one: what was read of it says nothing about it
+    pub fn set_source(&mut self, provider: Arc<dyn TableProvider>, limits: Limits) -> Result<()> {
+        if !Arc::ptr_eq(&self.provider, &provider) {
+            return Err(Refusal::new(
+                "STREAMING_QUERY_CHANGED",
+                "42K0E",
+                format!(
+                    "{} is another table than the one that was read before.",
+                    self.name
+                ),
+            )
+            .hint("write CREATE OR REPLACE STREAMING TABLE to begin anew")
+            .into());
         }
+        self.limits = limits;
+        Ok(())
     }
 
     /// Columns that must be read: those that are needed, and `epoch_by`.
@@ -147,6 +162,7 @@ impl Cursor {
                 reader,
                 columns: columns.to_vec(),
                 ahead: VecDeque::new(),
+                running: Vec::new(),
                 taken: 0,
                 skipped: 0,
                 value: None,
@@ -175,7 +191,7 @@ impl Cursor {
         match reading.cut(&limits, by).await {
             Ok(taken) => Ok(taken),
             Err(error) => {
-                self.reading = None;
+                self.close();
                 Err(error)
             }
         }
@@ -194,6 +210,7 @@ impl Cursor {
     pub fn commit(&mut self, taken: &Taken) {
         if let (Some((rows, position)), Some(reading)) = (&taken.end, &mut self.reading) {
             reading.taken = *rows;
+            reading.running.clear();
             self.position = Some(position.clone());
         }
     }
@@ -203,6 +220,10 @@ impl Cursor {
     pub fn close(&mut self) {
         if !self.is_endless() {
             self.reading = None;
+        } else if let Some(reading) = &mut self.reading {
+            for batch in std::mem::take(&mut reading.running).into_iter().rev() {
+                reading.ahead.push_front(Arrival::Rows(batch));
+            }
         }
     }
 
@@ -238,6 +259,7 @@ impl Reading {
                     if length > 0 {
                         rows += length as u64;
                         batches.push(batch.slice(0, length));
+                        self.running.push(batch.slice(0, length));
                     }
                     if length < batch.num_rows() {
                         break (true, false);

@@ -17,7 +17,7 @@
 use sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
 use sqlparser::tokenizer::{Span as TextSpan, Token, TokenWithSpan};
 
-use super::interval::{SpanError, is_unit, parse_span};
+use super::interval::{SpanError, between_units, is_unit, parse_span};
 use super::tokens::{as_word, closing, is, opening, place};
 use crate::error::Refusal;
 use crate::time::Span;
@@ -42,6 +42,7 @@ pub(crate) fn lower(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Re
         .collect();
     Lowering {
         output: Vec::with_capacity(input.len()),
+        delays: Vec::new(),
         input,
         at: 0,
         scopes: vec![Scope::default()],
@@ -60,6 +61,8 @@ struct Scope {
 
 struct Lowering {
     input: Vec<TokenWithSpan>,
+    /// For each `WATERMARK` the `DELAY` that belongs to it.
+    delays: Vec<Option<usize>>,
     at: usize,
     output: Vec<TokenWithSpan>,
     scopes: Vec<Scope>,
@@ -67,6 +70,7 @@ struct Lowering {
 
 impl Lowering {
     fn run(mut self) -> Result<Vec<TokenWithSpan>, Refusal> {
+        self.find_delays();
         while let Some(token) = self.input.get(self.at) {
             let scope = self.scope();
             if scope.expected && is(Some(token), "STREAM") && self.names_a_relation() {
@@ -184,6 +188,14 @@ impl Lowering {
             name
         } else {
             let end = dotted_name(&self.input, self.at);
+            let arguments = self
+                .input
+                .get(end)
+                .filter(|token| token.token == Token::LParen);
+            let end = match arguments.and_then(|_| closing(&self.input, end)) {
+                Some(close) => close + 1,
+                None => end,
+            };
             let name = self.input[self.at..end].to_vec();
             self.at = end;
             name
@@ -234,6 +246,23 @@ impl Lowering {
 
     /// Index of the `DELAY` that belongs to the `WATERMARK` at `from`.
     fn delay(&self, from: usize) -> Option<usize> {
+        self.delays.get(from).copied().flatten()
+    }
+
+    /// Finds the `DELAY` of every `WATERMARK`, from the last to the first: each may need those behind it.
+    fn find_delays(&mut self) {
+        self.delays = vec![None; self.input.len()];
+        for at in (0..self.input.len()).rev() {
+            if is(self.input.get(at), "WATERMARK") {
+                let delay = self.search_delay(at);
+                if let Some(slot) = self.delays.get_mut(at) {
+                    *slot = delay;
+                }
+            }
+        }
+    }
+
+    fn search_delay(&self, from: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for at in from + 1..self.input.len() {
             let token = self.input.get(at);
@@ -336,6 +365,17 @@ impl Lowering {
         }
         let (body, last) = tokens.split_at(tokens.len() - 1);
         if is(body.last(), "AS") {
+            if last
+                .first()
+                .and_then(|token| as_word(&token.token))
+                .is_none()
+            {
+                return Err(syntax(
+                    last.first(),
+                    "The event time's name is not a name.",
+                    "write it without quotes, or in double quotes",
+                ));
+            }
             return Ok((body[..body.len() - 1].to_vec(), Some(last.to_vec())));
         }
         if names_expression(body, last.first()) {
@@ -385,7 +425,7 @@ impl Lowering {
         let start = self.at;
         if !is(self.input.get(start), "INTERVAL") {
             return Err(syntax(
-                self.input.get(start),
+                self.input.get(start).or(self.input.last()),
                 "DELAY OF takes an INTERVAL literal.",
                 HINT,
             ));
@@ -426,13 +466,6 @@ impl Lowering {
             .at(here)
             .hint("a delay is how long to wait for late rows: zero or more"));
         }
-        if is(self.input.get(self.at), "TO") {
-            return Err(syntax(
-                self.input.get(self.at),
-                "An interval with TO is not supported.",
-                HINT,
-            ));
-        }
         Ok(span)
     }
 
@@ -460,6 +493,14 @@ impl Lowering {
                 .and_then(|token| as_word(&token.token))
                 .filter(|word| word.quote_style.is_none() && is_unit(&word.value));
             let sign = if signed { "-" } else { "" };
+            if let Some((from, to)) = unit.zip(self.second_unit(after))
+                && quoted
+                && parts.is_empty()
+            {
+                self.at = after + 3;
+                let spelled = between_units(&text, &from.value, &to);
+                return spelled.unwrap_or_else(|| format!("{text} {} TO {to}", from.value));
+            }
             match unit {
                 Some(unit) => parts.push(format!("{sign}{text} {}", unit.value)),
                 None if parts.is_empty() => parts.push(format!("{sign}{text}")),
@@ -472,6 +513,18 @@ impl Lowering {
             }
         }
         parts.join(" ")
+    }
+
+    /// The unit behind `unit TO`.
+    fn second_unit(&self, unit: usize) -> Option<String> {
+        if !is(self.input.get(unit + 1), "TO") {
+            return None;
+        }
+        let word = self
+            .input
+            .get(unit + 2)
+            .and_then(|token| as_word(&token.token))?;
+        is_unit(&word.value).then(|| word.value.clone())
     }
 
     /// A sample of a stream would change what the watermark sees: refused, before DataFusion ignores it.
@@ -512,7 +565,15 @@ pub(crate) fn parse_options(tokens: &[TokenWithSpan]) -> Result<Vec<(String, Str
         if key.is_empty() || value.is_empty() {
             return Err(wrong());
         }
-        options.push((flat(key).to_ascii_lowercase(), flat(value)));
+        let key = flat(key).to_ascii_lowercase();
+        if options.iter().any(|(known, _)| *known == key) {
+            return Err(syntax(
+                option.first(),
+                &format!("The option {key} is given twice."),
+                "keep one",
+            ));
+        }
+        options.push((key, flat(value)));
     }
     Ok(options)
 }
@@ -638,6 +699,14 @@ fn names_expression(body: &[TokenWithSpan], last: Option<&TokenWithSpan>) -> boo
     };
     match body.last().map(|token| &token.token) {
         Some(Token::RParen) => !matches!(word.keyword, Keyword::END),
+        Some(Token::Word(_))
+            if body.len() >= 2
+                && body
+                    .get(body.len() - 2)
+                    .is_some_and(|token| token.token == Token::DoubleColon) =>
+        {
+            !matches!(word.keyword, Keyword::END)
+        }
         Some(Token::Word(before)) => {
             (before.keyword == Keyword::NoKeyword
                 || before.quote_style.is_some()

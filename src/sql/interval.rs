@@ -26,12 +26,75 @@ pub(crate) fn parse_span(text: &str) -> Result<Span, SpanError> {
     if !body.chars().any(|c| c.is_ascii_alphabetic()) {
         return Err(SpanError::Unreadable(format!("'{text}' has no unit")));
     }
+    if let Some(unit) = fraction_of(body) {
+        let reason = format!("'{text}' has a fraction of {unit}: only seconds have fractions");
+        return Err(SpanError::Unreadable(reason));
+    }
     let parsed = parse_interval_month_day_nano(body)
         .map_err(|_| SpanError::Unreadable(format!("'{text}' is not a length of time")))?;
     if parsed.months != 0 {
         return Err(SpanError::Months);
     }
     Ok(Span::from_days_and_nanos(parsed.days, parsed.nanoseconds))
+}
+
+/// The unit other than seconds that a text gives a fraction of.
+fn fraction_of(text: &str) -> Option<&str> {
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        let fraction = word.contains('.')
+            && word.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
+        if fraction {
+            let unit = words.next()?;
+            if !unit.to_ascii_lowercase().starts_with("sec") && unit != "s" {
+                return Some(unit);
+            }
+        }
+    }
+    None
+}
+
+/// A text in one of SQL's two-unit forms, such as `'1 02:03' DAY TO MINUTE`, with each unit named.
+/// `None` if the text does not have the form.
+pub(crate) fn between_units(text: &str, from: &str, to: &str) -> Option<String> {
+    const NAMES: [&str; 4] = ["day", "hour", "minute", "second"];
+    let position = |unit: &str| {
+        NAMES
+            .iter()
+            .position(|name| unit.trim_end_matches(['s', 'S']).eq_ignore_ascii_case(name))
+    };
+    let (first, last) = (position(from)?, position(to)?);
+    let (sign, body) = match text.trim().strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.trim()),
+    };
+    // Days stand before a space, the other units between colons.
+    let (days, rest) = match (first, body.split_once(char::is_whitespace)) {
+        (0, Some((days, rest))) => (Some(days), rest),
+        (0, None) => return None,
+        _ => (None, body),
+    };
+    let numbers: Vec<&str> = days.into_iter().chain(rest.trim().split(':')).collect();
+    let units = NAMES.get(first..=last)?;
+    if numbers.len() != units.len() {
+        return None;
+    }
+    let parts: Vec<String> = numbers
+        .iter()
+        .zip(units)
+        .map(|(number, unit)| {
+            format!(
+                "{sign}{} {unit}",
+                number.trim_start_matches('0').to_owned()
+                    + if number.trim_start_matches('0').is_empty() {
+                        "0"
+                    } else {
+                        ""
+                    }
+            )
+        })
+        .collect();
+    Some(parts.join(" "))
 }
 
 /// The words that name a unit after a number.
@@ -85,7 +148,29 @@ mod tests {
     }
 
     #[test]
+    fn two_unit_forms_are_spelled_out() {
+        assert_eq!(
+            between_units("1 02:03", "DAY", "MINUTE").as_deref(),
+            Some("1 day 2 hour 3 minute")
+        );
+        assert_eq!(
+            between_units("0 00:10", "DAY", "MINUTE").as_deref(),
+            Some("0 day 0 hour 10 minute")
+        );
+        assert_eq!(
+            between_units("-1:30.5", "MINUTE", "SECOND").as_deref(),
+            Some("-1 minute -30.5 second")
+        );
+        assert_eq!(between_units("1:2:3", "HOUR", "MINUTE"), None);
+    }
+
+    #[test]
     fn what_has_no_fixed_length_or_no_unit_is_refused() {
+        assert!(matches!(
+            parse_span("1.5 minutes"),
+            Err(SpanError::Unreadable(_))
+        ));
+        assert_eq!(seconds("1.5 seconds"), Some(1));
         assert_eq!(parse_span("1 month"), Err(SpanError::Months));
         assert_eq!(parse_span("1 year 1 day"), Err(SpanError::Months));
         assert!(matches!(parse_span("5"), Err(SpanError::Unreadable(_))));

@@ -6,7 +6,7 @@ use sqlparser::dialect::Dialect;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::clause;
-use super::rewrite::rewrite;
+use super::rewrite::{self, rewrite};
 use super::statement::{self, StreamingStatement};
 use super::tokens::tokenize;
 use crate::error::Refusal;
@@ -47,6 +47,7 @@ pub fn parse(text: &str, dialect: &dyn Dialect, recursion_limit: usize) -> Resul
         .into());
     }
     let reader = Reader {
+        text,
         dialect,
         recursion_limit,
     };
@@ -58,6 +59,8 @@ pub fn parse(text: &str, dialect: &dyn Dialect, recursion_limit: usize) -> Resul
 
 /// Reads DataFusion's statements from tokens.
 pub(super) struct Reader<'a> {
+    /// The text that the tokens are of.
+    pub(super) text: &'a str,
     dialect: &'a dyn Dialect,
     recursion_limit: usize,
 }
@@ -65,6 +68,7 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// The statement that the tokens are.
     pub(super) fn datafusion(&self, tokens: Vec<TokenWithSpan>) -> Result<DfStatement> {
+        let rewrites = rewrite::concerns(&tokens);
         let tokens = if clause::concerns(&tokens) {
             clause::lower(tokens)?
         } else {
@@ -85,7 +89,10 @@ impl Reader<'_> {
                 .hint("run them one at a time"),
             ));
         };
-        rewrite_statement(&mut statement)?;
+        // A statement that names no window is left to DataFusion as it is, however deep it is.
+        if rewrites {
+            rewrite_statement(&mut statement)?;
+        }
         Ok(statement)
     }
 }

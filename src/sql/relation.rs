@@ -6,7 +6,8 @@ use datafusion::arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{
-    Column, DFSchema, ExprSchema, Result, ScalarValue, TableReference, not_impl_err,
+    Column, DFSchema, DataFusionError, ExprSchema, Result, ScalarValue, SchemaError,
+    TableReference, not_impl_err,
 };
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::planner::{
@@ -23,7 +24,7 @@ use sqlparser::ast::{
 
 use super::clause::{STREAM_CALL, WATERMARK_CALL};
 use super::interval::{SpanError, parse_span};
-use super::rewrite::{WINDOW_CALL, WINDOW_QUALIFIER};
+use super::rewrite::WINDOW_CALL;
 use crate::config::unit_of;
 use crate::error::{Place, Refusal};
 use crate::logical::{
@@ -242,6 +243,7 @@ fn plan_stream(
             Ok(Transformed::yes(as_stream(
                 scan,
                 &options,
+                place,
                 context.context_provider().options(),
             )?))
         }
@@ -262,6 +264,7 @@ const STREAM_OPTIONS: [&str; 4] = [
 pub(crate) fn as_stream(
     scan: &TableScan,
     options: &[(String, String)],
+    place: Option<Place>,
     config: &ConfigOptions,
 ) -> Result<LogicalPlan> {
     let catalog = &config.catalog;
@@ -273,6 +276,7 @@ pub(crate) fn as_stream(
         name: name.to_string(),
         provider: source_as_provider(&scan.source)?,
         options: options.to_vec(),
+        place,
     };
     let mut stream = scan.clone();
     stream.source = Arc::new(source);
@@ -292,8 +296,9 @@ fn plan_watermark(
     };
     let planned = context
         .sql_to_expr((*expr).clone(), input.schema())
-        .map_err(|error| error.context("in the WATERMARK clause"))?;
+        .map_err(|error| placed(error, input.schema(), place))?;
     known_columns(&planned, input.schema(), place)?;
+    of_one_row(&planned, place)?;
     let name = match call.arguments.get(1) {
         Some(SqlExpr::Identifier(ident)) => Some(context.normalize_ident(ident.clone())),
         _ => None,
@@ -329,6 +334,30 @@ fn plan_watermark(
     Ok(LogicalPlan::Extension(Extension {
         node: Arc::new(node),
     }))
+}
+
+/// Refuses an event time that is not told by a row alone.
+fn of_one_row(expr: &Expr, place: Option<Place>) -> Result<()> {
+    let whole = expr.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_)
+                | Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+        ))
+    })?;
+    if !whole {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        "MISSING_GROUP_BY",
+        "42803",
+        format!("The event time {expr} depends on other rows."),
+    )
+    .at(place)
+    .hint("an event time is computed from its own row: WATERMARK ts DELAY OF …")
+    .into())
 }
 
 /// Adds a named expression as the first column.
@@ -378,25 +407,65 @@ fn add_first(
         .build()
 }
 
-/// Refuses names that the relation does not have, with the near ones.
+/// The error of a length that names columns.
+fn not_constant(length: &SqlExpr, place: Option<Place>) -> DataFusionError {
+    Refusal::new(
+        "DATATYPE_MISMATCH.NON_FOLDABLE_INPUT",
+        "42K09",
+        format!("window(): the length {length} is not a constant."),
+    )
+    .at(place)
+    .hint("write it as text, '10 minutes', or as INTERVAL '10 minutes'")
+    .into()
+}
+
+/// An error of planning an expression, with its place; an unknown column with the known ones.
+fn placed(error: DataFusionError, schema: &DFSchema, place: Option<Place>) -> DataFusionError {
+    let mut inner = &error;
+    loop {
+        inner = match inner {
+            DataFusionError::Diagnostic(_, below) | DataFusionError::Context(_, below) => below,
+            DataFusionError::Collection(errors) => match errors.first() {
+                Some(first) => first,
+                None => return error,
+            },
+            DataFusionError::SchemaError(cause, _)
+                if matches!(cause.as_ref(), SchemaError::FieldNotFound { .. }) =>
+            {
+                let SchemaError::FieldNotFound { field, .. } = cause.as_ref() else {
+                    return error;
+                };
+                return no_column(&field.flat_name(), schema, place);
+            }
+            _ => return error,
+        };
+    }
+}
+
+/// The error of a column that the relation does not have.
+fn no_column(name: &str, schema: &DFSchema, place: Option<Place>) -> DataFusionError {
+    let names: Vec<String> = schema
+        .columns()
+        .iter()
+        .map(|column| column.name.clone())
+        .collect();
+    Refusal::new(
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+        "42703",
+        format!("The relation has no column '{name}'."),
+    )
+    .at(place)
+    .hint(format!("its columns are {}", names.join(", ")))
+    .into()
+}
+
+/// Refuses names that the relation does not have.
 fn known_columns(expr: &Expr, schema: &DFSchema, place: Option<Place>) -> Result<()> {
     for column in expr.column_refs() {
         if schema.has_column(column) {
             continue;
         }
-        let names: Vec<String> = schema
-            .columns()
-            .iter()
-            .map(|column| column.name.clone())
-            .collect();
-        return Err(Refusal::new(
-            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-            "42703",
-            format!("The relation has no column '{}'.", column.flat_name()),
-        )
-        .at(place)
-        .hint(format!("its columns are {}", names.join(", ")))
-        .into());
+        return Err(no_column(&column.flat_name(), schema, place));
     }
     Ok(())
 }
@@ -432,18 +501,23 @@ fn plan_window(
 ) -> Result<LogicalPlan> {
     let place = call.place(0);
     let function = call.text(2).unwrap_or("window").to_owned();
+    let column = call.text(3).unwrap_or_default().to_owned();
     let input = call.plan(alias, context)?;
-    let [time, sizes @ ..] = call.arguments.get(3..).unwrap_or_default() else {
+    let [time, sizes @ ..] = call.arguments.get(4..).unwrap_or_default() else {
         return Err(wrong_count(place));
     };
-    let time = context.sql_to_expr((*time).clone(), input.schema())?;
+    let time = context
+        .sql_to_expr((*time).clone(), input.schema())
+        .map_err(|error| placed(error, input.schema(), place))?;
     known_columns(&time, input.schema(), place)?;
     let (time, unit, zone) = event_time(time, &input, place)?;
     let windows = if function == "session_window" {
         let [gap] = sizes else {
             return Err(wrong_count(place));
         };
-        let gap = context.sql_to_expr((*gap).clone(), input.schema())?;
+        let gap = context
+            .sql_to_expr((*gap).clone(), input.schema())
+            .map_err(|error| placed(error, input.schema(), place))?;
         known_columns(&gap, input.schema(), place)?;
         session(gap, unit, zone, &input, place)?
     } else {
@@ -453,7 +527,10 @@ fn plan_window(
         let empty = DFSchema::empty();
         let sizes = sizes
             .iter()
-            .map(|size| length(context.sql_to_expr((*size).clone(), &empty), place))
+            .map(|size| {
+                let constant = context.sql_to_expr((*size).clone(), &empty);
+                length(constant.map_err(|_| not_constant(size, place)), place)
+            })
             .collect::<Result<Vec<Span>>>()?;
         let shape = shape(unit, &sizes).map_err(|refusal| refusal.at(place))?;
         Windows::Fixed(WindowSpec { shape, zone })
@@ -464,8 +541,7 @@ fn plan_window(
     } else {
         cast(time, bound)
     };
-    let column = (TableReference::bare(WINDOW_QUALIFIER), function.as_str());
-    let node = TimeWindow::try_new(input, time, windows, column, place)?;
+    let node = TimeWindow::try_new(input, time, windows, &column, place)?;
     Ok(LogicalPlan::Extension(Extension {
         node: Arc::new(node),
     }))
@@ -504,7 +580,7 @@ fn session(
     Ok(Windows::Session(SessionSpec { unit, zone, label }, gap))
 }
 
-fn session_gap(gap: &Expr, place: Option<Place>) -> datafusion::common::DataFusionError {
+fn session_gap(gap: &Expr, place: Option<Place>) -> DataFusionError {
     Refusal::new(
         "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
         "42K09",
@@ -515,7 +591,7 @@ fn session_gap(gap: &Expr, place: Option<Place>) -> datafusion::common::DataFusi
     .into()
 }
 
-fn wrong_count(place: Option<Place>) -> datafusion::common::DataFusionError {
+fn wrong_count(place: Option<Place>) -> DataFusionError {
     Refusal::new("WRONG_NUM_ARGS.WITHOUT_SUGGESTION", "42605", "window() takes a time and one to three lengths: size, slide, start; session_window() a time and a gap.")
         .at(place)
         .hint("write window(ts, '1 hour'), window(ts, '1 hour', '10 minutes') or window(ts, '1 day', '1 day', '8 hours')")
@@ -610,6 +686,9 @@ fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
     }
 }
 
+/// Windows that a row may be in: a day every second, with room. Each of them emits a row of its own.
+const WINDOWS_OF_A_ROW: i128 = 100_000;
+
 /// Size, slide and start as a shape, in the coarsest unit that holds them.
 fn shape(unit: Unit, sizes: &[Span]) -> Result<WindowShape, Refusal> {
     let size = sizes.first().copied().unwrap_or_default();
@@ -644,6 +723,15 @@ fn shape(unit: Unit, sizes: &[Span]) -> Result<WindowShape, Refusal> {
                 "window(): the slide {slide} is above the size {size}: rows between windows would be lost."
             ),
             "the size comes first: window(ts, '1 hour', '10 minutes')",
+        ));
+    }
+    let windows = size.nanos().checked_div(slide.nanos()).unwrap_or(i128::MAX);
+    if windows > WINDOWS_OF_A_ROW {
+        return Err(range(
+            format!(
+                "window(): a row would be in {windows} windows; the limit is {WINDOWS_OF_A_ROW}."
+            ),
+            "take a longer slide",
         ));
     }
     if start.abs() >= slide {

@@ -6,8 +6,8 @@
 //! ```text
 //! SELECT window.start, count(*) FROM t WHERE v > 0 GROUP BY window(ts, '1 hour')
 //! SELECT window.start AS start, count(*)
-//! FROM TABLE(__tidegate_window((SELECT * FROM t), 1, 58, ts, '1 hour')) WHERE v > 0
-//! GROUP BY __tidegate_w.window
+//! FROM TABLE(__tidegate_window((SELECT * FROM t), 1, 58, 'window', '__tidegate_w1', ts, '1 hour')) WHERE v > 0
+//! GROUP BY __tidegate_w1
 //! ```
 //!
 //! A dot behind a call, `window(…).start`, which DataFusion does not take, becomes a field access.
@@ -16,72 +16,205 @@ use std::ops::ControlFlow;
 
 use datafusion::common::Result;
 use sqlparser::ast::{
-    AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Spanned, Statement,
-    TableFactor, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    AccessExpr, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, ObjectNamePart, OrderBy, Query, Select, SelectItem, SetExpr,
+    Spanned, Statement, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 
 use super::build;
+use super::tokens::is;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
 use crate::error::{Place, Refusal};
 
 /// Table function that adds the column of a window.
 pub(crate) const WINDOW_CALL: &str = "__tidegate_window";
-/// Qualifier of that column.
-pub(crate) const WINDOW_QUALIFIER: &str = "__tidegate_w";
+/// Name of that column, before its number: each SELECT of a statement has its own.
+const WINDOW_COLUMN: &str = "__tidegate_w";
 /// Functions that name a time window.
 pub(crate) const WINDOW_FUNCTIONS: [&str; 2] = ["window", "session_window"];
 
+/// Whether tokens may hold anything for [`rewrite`] to do: a window function, or a dot behind a call.
+pub(super) fn concerns(tokens: &[TokenWithSpan]) -> bool {
+    let names_window =
+        |token: &TokenWithSpan| WINDOW_FUNCTIONS.iter().any(|name| is(Some(token), name));
+    let dot_behind = |pair: &[TokenWithSpan]| matches!(pair, [first, second] if first.token == Token::RParen && second.token == Token::Period);
+    tokens.iter().any(names_window) || tokens.windows(2).any(dot_behind)
+}
+
 /// Rewrites every SELECT of a statement.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
-    match VisitMut::visit(statement, &mut Selects) {
+    match VisitMut::visit(statement, &mut Selects::default()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(refusal) => Err((*refusal).into()),
     }
 }
 
-struct Selects;
+/// Walks the SELECTs of a statement, and numbers their windows.
+#[derive(Default)]
+struct Selects {
+    windows: usize,
+}
 
 impl VisitorMut for Selects {
     type Break = Box<Refusal>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        let mut found = None;
         if let SetExpr::Select(select) = query.body.as_mut() {
-            match rewrite_select(select) {
-                Ok(call) => found = call,
-                Err(refusal) => return ControlFlow::Break(Box::new(refusal)),
+            if let Err(refusal) = self.select(select, query.order_by.as_mut()) {
+                return ControlFlow::Break(Box::new(refusal));
             }
         }
-        // ORDER BY stands beside the SELECT, not inside it.
-        if let (Some(call), Some(order_by)) = (found, query.order_by.as_mut()) {
-            let mut calls = Calls::of(Some(call), true);
-            VisitMut::visit(order_by, &mut calls)?;
-        }
-        set_operands(query.body.as_mut())
+        self.set_operands(query.body.as_mut())
     }
 }
 
-/// The SELECTs of UNION and its like.
-fn set_operands(body: &mut SetExpr) -> ControlFlow<Box<Refusal>> {
-    let mut pending = vec![body];
-    while let Some(body) = pending.pop() {
-        if let SetExpr::SetOperation { left, right, .. } = body {
-            for side in [left, right] {
-                if let SetExpr::Select(select) = side.as_mut() {
-                    if let Err(refusal) = rewrite_select(select) {
-                        return ControlFlow::Break(Box::new(refusal));
+impl Selects {
+    /// The SELECTs of UNION and its like.
+    fn set_operands(&mut self, body: &mut SetExpr) -> ControlFlow<Box<Refusal>> {
+        let mut pending = vec![body];
+        while let Some(body) = pending.pop() {
+            if let SetExpr::SetOperation { left, right, .. } = body {
+                for side in [left, right] {
+                    if let SetExpr::Select(select) = side.as_mut() {
+                        if let Err(refusal) = self.select(select, None) {
+                            return ControlFlow::Break(Box::new(refusal));
+                        }
+                    } else {
+                        pending.push(side.as_mut());
                     }
-                } else {
-                    pending.push(side.as_mut());
                 }
             }
         }
+        ControlFlow::Continue(())
     }
-    ControlFlow::Continue(())
+
+    fn column(&mut self) -> String {
+        self.windows += 1;
+        format!("{WINDOW_COLUMN}{}", self.windows)
+    }
+
+    /// Rewrites one SELECT, and the ORDER BY that stands beside it.
+    fn select(
+        &mut self,
+        select: &mut Select,
+        mut order_by: Option<&mut OrderBy>,
+    ) -> Result<(), Refusal> {
+        let before: Vec<SelectItem> = select.projection.clone();
+        for item in &mut select.projection {
+            name_bound(item);
+        }
+        let mut calls = Calls::of(self.column(), None, false);
+        let mut flow = visit_clauses(select, order_by.as_deref_mut(), &mut calls);
+        if calls.call.is_some() && flow.is_continue() {
+            calls.names = true;
+            flow = visit_clauses(select, order_by, &mut calls);
+        }
+        if let ControlFlow::Break(refusal) = flow {
+            return Err(*refusal);
+        }
+        let Some(call) = calls.call else {
+            return Ok(());
+        };
+        let window = Window {
+            call,
+            column: calls.column,
+        };
+        for (item, before) in select.projection.iter_mut().zip(&before) {
+            name_item(item, before, &window);
+        }
+        hide_in_wildcards(select, &window);
+        let from = std::mem::take(&mut select.from);
+        select.from = vec![self.with_column(from, &window)?];
+        Ok(())
+    }
+
+    /// `FROM a, b JOIN c` as one relation with the window's column. A window of a window has the
+    /// inner one's column below it.
+    fn with_column(
+        &mut self,
+        from: Vec<TableWithJoins>,
+        window: &Window,
+    ) -> Result<TableWithJoins, Refusal> {
+        let call = &window.call;
+        let place = place_of(call);
+        if from.is_empty() {
+            return Err(Refusal::new(
+                "WINDOW_WITHOUT_RELATION",
+                "42601",
+                format!("{}() needs a FROM clause.", column_name(call)),
+            )
+            .at(place));
+        }
+        let mut expressions = arguments_of(call)?;
+        let inner = expressions.first().and_then(window_call).cloned();
+        let from = match (inner, expressions.first_mut()) {
+            (Some(call), Some(time)) => {
+                let inner = Window {
+                    call,
+                    column: self.column(),
+                };
+                *time = inner.expr();
+                vec![self.with_column(from, &inner)?]
+            }
+            _ => from,
+        };
+        let mut arguments = vec![
+            build::subquery(from),
+            build::number(place.map_or(0, |place| place.line)),
+            build::number(place.map_or(0, |place| place.column)),
+            build::text(&column_name(call)),
+            build::text(&window.column),
+        ];
+        arguments.extend(expressions);
+        let arguments = arguments.into_iter().map(build::unnamed).collect();
+        Ok(TableWithJoins {
+            relation: TableFactor::TableFunction {
+                expr: build::call(WINDOW_CALL, arguments),
+                alias: None,
+            },
+            joins: Vec::new(),
+        })
+    }
+}
+
+/// The window of one SELECT.
+struct Window {
+    call: Function,
+    column: String,
+}
+
+impl Window {
+    /// The column that stands for it.
+    fn expr(&self) -> Expr {
+        window_column(&self.column)
+    }
+}
+
+/// The arguments of a call, none of them named.
+fn arguments_of(call: &Function) -> Result<Vec<Expr>, Refusal> {
+    let FunctionArguments::List(list) = &call.args else {
+        return Err(wrong_arguments(call));
+    };
+    let modified = list.duplicate_treatment.is_some()
+        || !list.clauses.is_empty()
+        || call.filter.is_some()
+        || call.null_treatment.is_some()
+        || !call.within_group.is_empty();
+    if modified {
+        return Err(wrong_arguments(call));
+    }
+    let expressions = list.args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr.clone()),
+        _ => Err(wrong_arguments(call)),
+    });
+    expressions.collect()
 }
 
 /// Replaces the window call of one SELECT by its column, in one of its clauses.
 struct Calls {
+    /// The column that stands for the window.
+    column: String,
     /// The one call, once seen.
     call: Option<Function>,
     /// Whether the bare name `window` means the window here.
@@ -91,8 +224,9 @@ struct Calls {
 }
 
 impl Calls {
-    fn of(call: Option<Function>, names: bool) -> Self {
+    fn of(column: String, call: Option<Function>, names: bool) -> Self {
         Self {
+            column,
             call,
             names,
             depth: 0,
@@ -142,11 +276,11 @@ impl VisitorMut for Calls {
             if let Err(refusal) = self.note(&call) {
                 return ControlFlow::Break(Box::new(refusal));
             }
-            *expr = window_column(&call);
+            *expr = window_column(&self.column);
         } else if self.names
             && let Some(call) = &self.call
         {
-            bare_name(expr, call);
+            bare_name(expr, call, &self.column);
         }
         ControlFlow::Continue(())
     }
@@ -154,7 +288,7 @@ impl VisitorMut for Calls {
 
 /// `window` and `window.start` in a SELECT that calls `window()` mean that window, whatever columns
 /// the FROM clause has.
-fn bare_name(expr: &mut Expr, call: &Function) {
+fn bare_name(expr: &mut Expr, call: &Function, column: &str) {
     let name = column_name(call);
     let fields = match expr {
         Expr::Identifier(ident) if ident.value.eq_ignore_ascii_case(&name) => Vec::new(),
@@ -166,7 +300,7 @@ fn bare_name(expr: &mut Expr, call: &Function) {
         },
         _ => return,
     };
-    *expr = fields.iter().fold(window_column(call), |base, field| {
+    *expr = fields.iter().fold(window_column(column), |base, field| {
         build::get_field(base, field)
     });
 }
@@ -192,12 +326,9 @@ fn window_call(expr: &Expr) -> Option<&Function> {
     known.then_some(function)
 }
 
-/// The column that stands for the window.
-fn window_column(call: &Function) -> Expr {
-    Expr::CompoundIdentifier(vec![
-        Ident::with_quote('"', WINDOW_QUALIFIER),
-        Ident::with_quote('"', column_name(call)),
-    ])
+/// The column that stands for a window.
+fn window_column(column: &str) -> Expr {
+    Expr::Identifier(Ident::with_quote('"', column))
 }
 
 /// `window` or `session_window`.
@@ -242,34 +373,16 @@ fn dot_behind_call(expr: &mut Expr) {
     }
 }
 
-/// Rewrites one SELECT; returns its window call, if it has one.
-fn rewrite_select(select: &mut Select) -> Result<Option<Function>, Refusal> {
-    for item in &mut select.projection {
-        name_item(item);
-    }
-    let mut calls = Calls::of(None, false);
-    let mut flow = visit_clauses(select, &mut calls);
-    if calls.call.is_some() && flow.is_continue() {
-        calls.names = true;
-        flow = visit_clauses(select, &mut calls);
-    }
-    if let ControlFlow::Break(refusal) = flow {
-        return Err(*refusal);
-    }
-    let Some(call) = calls.call else {
-        return Ok(None);
-    };
-    for item in &mut select.projection {
-        name_window(item, &call);
-    }
-    hide_in_wildcards(select, &column_name(&call));
-    wrap_from(select, &call)?;
-    Ok(Some(call))
-}
-
 /// The clauses in which a window can be named. WHERE comes before grouping: there, and in GROUP BY,
 /// a bare `window` is a column of the FROM clause.
-fn visit_clauses(select: &mut Select, calls: &mut Calls) -> ControlFlow<Box<Refusal>> {
+fn visit_clauses(
+    select: &mut Select,
+    order_by: Option<&mut OrderBy>,
+    calls: &mut Calls,
+) -> ControlFlow<Box<Refusal>> {
+    if let Some(order_by) = order_by {
+        VisitMut::visit(order_by, calls)?;
+    }
     VisitMut::visit(&mut select.projection, calls)?;
     VisitMut::visit(&mut select.having, calls)?;
     VisitMut::visit(&mut select.qualify, calls)?;
@@ -283,7 +396,7 @@ fn visit_clauses(select: &mut Select, calls: &mut Calls) -> ControlFlow<Box<Refu
 }
 
 /// Gives `window.start` and `window(…).start` the name that Spark gives them.
-fn name_item(item: &mut SelectItem) {
+fn name_bound(item: &mut SelectItem) {
     let SelectItem::UnnamedExpr(expr) = item else {
         return;
     };
@@ -317,16 +430,23 @@ fn name_item(item: &mut SelectItem) {
     }
 }
 
-/// Selects the window itself under its plain name, so that an outer SELECT can have its own.
-fn name_window(item: &mut SelectItem, call: &Function) {
-    if let SelectItem::UnnamedExpr(expr) = item
-        && *expr == window_column(call)
-    {
-        *item = SelectItem::ExprWithAlias {
-            expr: expr.clone(),
-            alias: Ident::with_quote('"', column_name(call)),
-        };
-    }
+/// Names what was not named by what was written, not by the column that stands for the window. The
+/// window itself goes by its function's name.
+fn name_item(item: &mut SelectItem, before: &SelectItem, window: &Window) {
+    let (SelectItem::UnnamedExpr(expr), SelectItem::UnnamedExpr(written)) = (&*item, before) else {
+        return;
+    };
+    let name = if *expr == window.expr() {
+        column_name(&window.call)
+    } else if expr != written {
+        written.to_string()
+    } else {
+        return;
+    };
+    *item = SelectItem::ExprWithAlias {
+        expr: expr.clone(),
+        alias: Ident::with_quote('"', name),
+    };
 }
 
 fn is_bound(field: &str) -> bool {
@@ -334,60 +454,19 @@ fn is_bound(field: &str) -> bool {
 }
 
 /// `SELECT *` shows the columns of the FROM clause, not the one added for the window.
-fn hide_in_wildcards(select: &mut Select, column: &str) {
-    use sqlparser::ast::ExcludeSelectItem;
+fn hide_in_wildcards(select: &mut Select, window: &Window) {
     for item in &mut select.projection {
-        if let SelectItem::Wildcard(options) = item
-            && options.opt_exclude.is_none()
-            && options.opt_except.is_none()
-        {
-            let hidden = ObjectName::from(vec![
-                Ident::with_quote('"', WINDOW_QUALIFIER),
-                Ident::with_quote('"', column),
-            ]);
-            *options = WildcardAdditionalOptions {
-                opt_exclude: Some(ExcludeSelectItem::Single(hidden)),
-                ..options.clone()
-            };
-        }
+        let SelectItem::Wildcard(options) = item else {
+            continue;
+        };
+        let hidden = ObjectName::from(vec![Ident::with_quote('"', window.column.as_str())]);
+        let names = match options.opt_exclude.take() {
+            None => vec![hidden],
+            Some(ExcludeSelectItem::Single(name)) => vec![name, hidden],
+            Some(ExcludeSelectItem::Multiple(names)) => names.into_iter().chain([hidden]).collect(),
+        };
+        options.opt_exclude = Some(ExcludeSelectItem::Multiple(names));
     }
-}
-
-/// `FROM a, b JOIN c` becomes one relation with the window's column.
-fn wrap_from(select: &mut Select, call: &Function) -> Result<(), Refusal> {
-    let place = place_of(call);
-    if select.from.is_empty() {
-        return Err(Refusal::new(
-            "WINDOW_WITHOUT_RELATION",
-            "42601",
-            format!("{}() needs a FROM clause.", column_name(call)),
-        )
-        .at(place));
-    }
-    let from = std::mem::take(&mut select.from);
-    let FunctionArguments::List(list) = &call.args else {
-        return Err(wrong_arguments(call));
-    };
-    let mut arguments = vec![
-        build::unnamed(build::subquery(from)),
-        build::unnamed(build::number(place.map_or(0, |place| place.line))),
-        build::unnamed(build::number(place.map_or(0, |place| place.column))),
-        build::unnamed(build::text(&column_name(call))),
-    ];
-    for argument in &list.args {
-        match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(_)) => arguments.push(argument.clone()),
-            _ => return Err(wrong_arguments(call)),
-        }
-    }
-    select.from = vec![TableWithJoins {
-        relation: TableFactor::TableFunction {
-            expr: build::call(WINDOW_CALL, arguments),
-            alias: None,
-        },
-        joins: Vec::new(),
-    }];
-    Ok(())
 }
 
 fn wrong_arguments(call: &Function) -> Refusal {

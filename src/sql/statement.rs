@@ -8,11 +8,12 @@
 
 use datafusion::common::{Result, TableReference};
 use datafusion::sql::parser::Statement as DfStatement;
+use sqlparser::ast::Statement as SqlStatement;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::clause::parse_options;
 use super::parse::Reader;
-use super::tokens::{as_word, begins_with, closing, is, place};
+use super::tokens::{as_word, begins_with, closing, is, place, text_from};
 use crate::error::Refusal;
 
 /// A statement about streaming tables.
@@ -57,7 +58,7 @@ pub struct CreateStreamingTable {
     pub options: Vec<(String, String)>,
     /// Its query.
     pub query: DfStatement,
-    /// The query's text, its tokens one space apart.
+    /// The query's text, as it was written.
     pub text: String,
 }
 
@@ -135,12 +136,21 @@ fn create(
             )
             .into());
     }
-    let text = body
-        .iter()
-        .map(|token| token.token.to_string())
-        .collect::<Vec<_>>()
-        .join(" ");
+    let text = body.first().map_or_else(String::new, |first| {
+        text_from(reader.text, first.span.start)
+    });
     let query = reader.datafusion(body.to_vec())?;
+    if !matches!(&query, DfStatement::Statement(inner) if matches!(inner.as_ref(), SqlStatement::Query(_)))
+    {
+        let refusal = Refusal::new(
+            "PARSE_SYNTAX_ERROR",
+            "42601",
+            "A streaming table is defined by a query.",
+        )
+        .at(body.first().and_then(|token| place(token.span.start)))
+        .hint("write CREATE STREAMING TABLE name AS SELECT …");
+        return Err(refusal.into());
+    }
     Ok(CreateStreamingTable {
         name,
         existing,

@@ -82,6 +82,14 @@ pub(crate) fn place(location: Location) -> Option<Place> {
     })
 }
 
+/// What a text holds from a place on, without a closing semicolon.
+pub(crate) fn text_from(text: &str, start: Location) -> String {
+    let rest = text
+        .get(LineIndex::new(text).offset(start)..)
+        .unwrap_or_default();
+    rest.trim_end().trim_end_matches(';').trim_end().to_owned()
+}
+
 /// Byte offsets of the lines of a text.
 struct LineIndex<'a> {
     text: &'a str,

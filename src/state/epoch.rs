@@ -1,12 +1,13 @@
 //! One epoch, as the nodes of a plan see it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 
 use super::gate::GateState;
-use super::watermarks::Watermarks;
+use super::watermarks::{Observed, Watermarks};
 use crate::time::Instant;
 
 /// The rows of one source in one epoch.
@@ -24,17 +25,24 @@ pub struct QueryState {
     /// What the WATERMARK clauses have observed.
     pub watermarks: Watermarks,
     gates: Mutex<HashMap<usize, Arc<GateState>>>,
+    /// Moves on when an epoch begins and when one is undone: what an earlier one still writes is not taken.
+    turn: Arc<AtomicU64>,
 }
 
 impl QueryState {
     /// The state of the gate with this number, made by `new` if there is none.
-    pub fn gate(&self, id: usize, new: impl FnOnce() -> GateState) -> Arc<GateState> {
+    pub fn gate(&self, id: usize, new: impl FnOnce(Arc<AtomicU64>) -> GateState) -> Arc<GateState> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(gates.entry(id).or_insert_with(|| Arc::new(new())))
+        Arc::clone(
+            gates
+                .entry(id)
+                .or_insert_with(|| Arc::new(new(Arc::clone(&self.turn)))),
+        )
     }
 
     /// Undoes what a running epoch did to every gate.
     pub fn abort(&self) {
+        self.turn.fetch_add(1, Ordering::SeqCst);
         for gate in self
             .gates
             .lock()
@@ -60,6 +68,8 @@ pub struct Epoch {
     pub sources: HashMap<String, SourceSlice>,
     /// State of the query.
     pub state: Arc<QueryState>,
+    /// Its turn: see [`QueryState`].
+    turn: u64,
     reached: OnceLock<Option<Instant>>,
     drained: Mutex<HashMap<(usize, usize), Vec<RecordBatch>>>,
 }
@@ -73,14 +83,28 @@ impl Epoch {
         sources: HashMap<String, SourceSlice>,
         state: Arc<QueryState>,
     ) -> Self {
+        let turn = state.turn.fetch_add(1, Ordering::SeqCst) + 1;
         Self {
             number,
             started_at,
             closing,
             sources,
             state,
+            turn,
             reached: OnceLock::new(),
             drained: Mutex::default(),
+        }
+    }
+
+    /// Its turn, which it shows when it writes.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Takes note of what a clause saw, unless the epoch was undone.
+    pub fn observe(&self, clause: usize, seen: Observed) {
+        if self.turn == self.state.turn.load(Ordering::SeqCst) {
+            self.state.watermarks.observe(clause, seen);
         }
     }
 

@@ -20,15 +20,16 @@
 //! - A run is never changed in place, so a failed epoch is undone by dropping what is pending.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use super::counts::Fates;
 use super::groups::Groups;
-use super::runs;
+use super::runs::{self, Run};
 use super::sessions::{self, Settled};
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
@@ -77,7 +78,7 @@ pub struct Release {
 }
 
 /// Runs by slice.
-type Slices = BTreeMap<i64, Vec<RecordBatch>>;
+type Slices = BTreeMap<i64, Vec<Run>>;
 
 /// The runs of one partition.
 #[derive(Debug, Default)]
@@ -99,8 +100,10 @@ pub struct GateState {
     keys: usize,
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     rows: Mutex<Rows>,
-    memory: Mutex<Option<MemoryReservation>>,
+    memory: Mutex<Option<(Arc<dyn MemoryPool>, MemoryReservation)>>,
     name: String,
+    /// The turn that may write: it moves on when an epoch is undone.
+    turn: Arc<AtomicU64>,
 }
 
 /// Accepted rows by slice, and the fates of the running epoch.
@@ -118,7 +121,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl GateState {
     /// An empty gate, named as errors name it.
-    pub fn new(name: impl Into<String>, shape: GateShape, keys: usize) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        shape: GateShape,
+        keys: usize,
+        turn: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             shape,
             keys,
@@ -126,6 +134,7 @@ impl GateState {
             rows: Mutex::default(),
             memory: Mutex::default(),
             name: name.into(),
+            turn,
         }
     }
 
@@ -147,53 +156,86 @@ impl GateState {
         lock(&self.partition(partition)).absorbed
     }
 
+    /// Whether a partition holds nothing.
+    pub fn is_empty(&self, partition: usize) -> bool {
+        let partition = self.partition(partition);
+        let partition = lock(&partition);
+        partition.kept.is_empty() && partition.pending.is_empty()
+    }
+
     /// Notes that all of the epoch's rows of a partition have come in.
     pub fn set_absorbed(&self, partition: usize) {
         lock(&self.partition(partition)).absorbed = true;
     }
 
-    /// Adds partial states of the running epoch.
+    /// Adds partial states of the running epoch, whose turn this is.
     ///
     /// # Errors
     /// - the memory pool has no room for them
+    /// - the epoch was undone
     pub fn absorb(
         &self,
         partition: usize,
         batch: RecordBatch,
+        epoch: u64,
         pool: &Arc<dyn MemoryPool>,
     ) -> Result<()> {
-        let size = runs::bytes(std::slice::from_ref(&batch));
-        self.reserve(size, pool)?;
+        let runs = match self.shape {
+            GateShape::Sessions => vec![(0, Run::whole(batch))],
+            _ => runs::by_slice(batch)?,
+        };
+        self.reserve(runs.iter().map(|(_, run)| run.bytes).sum(), pool)?;
         let partition = self.partition(partition);
-        let pending = &mut lock(&partition).pending;
-        if self.shape == GateShape::Sessions {
-            pending.entry(0).or_default().push(batch);
-            return Ok(());
+        let mut partition = lock(&partition);
+        if epoch != self.turn.load(Ordering::SeqCst) {
+            // This epoch was undone while its last rows were on their way.
+            self.free(runs.iter().map(|(_, run)| run.bytes).sum());
+            return exec_err!("the epoch was given up");
         }
-        runs::by_slice(batch, pending)
+        for (slice, run) in runs {
+            partition.pending.entry(slice).or_default().push(run);
+        }
+        Ok(())
     }
 
     fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
         let mut memory = lock(&self.memory);
-        let reservation =
-            memory.get_or_insert_with(|| MemoryConsumer::new(self.name.clone()).register(pool));
-        reservation.try_grow(bytes).map_err(|error| {
+        let held = match memory.take() {
+            Some((known, reservation)) if Arc::ptr_eq(&known, pool) => Ok(reservation),
+            // The session has another pool now: what is held moves to it.
+            Some((_, reservation)) => Err(reservation.size()),
+            None => Err(0),
+        };
+        let reservation = match held {
+            Ok(reservation) => reservation,
+            Err(size) => {
+                let reservation = MemoryConsumer::new(self.name.clone()).register(pool);
+                reservation.grow(size);
+                reservation
+            }
+        };
+        let grown = reservation.try_grow(bytes).map_err(|error| {
             error.context(format!(
                 "{} has no memory for the open windows; raise the memory limit, shorten the delay or close windows sooner",
                 self.name
             ))
-        })
+        });
+        *memory = Some((Arc::clone(pool), reservation));
+        grown
     }
 
     fn free(&self, bytes: usize) {
-        if let Some(memory) = lock(&self.memory).as_ref() {
+        if let Some((_, memory)) = lock(&self.memory).as_ref() {
             memory.shrink(bytes.min(memory.size()));
         }
     }
 
     /// Notes the fates of rows, and the slices of the accepted ones.
-    pub fn note(&self, fates: Fates, accepted: BTreeMap<i64, u64>) {
+    pub fn note(&self, fates: Fates, accepted: BTreeMap<i64, u64>, epoch: u64) {
         let mut rows = lock(&self.rows);
+        if epoch != self.turn.load(Ordering::SeqCst) {
+            return;
+        }
         rows.fates.add(fates);
         for (slice, count) in accepted {
             *rows.pending.entry(slice).or_default() += count;
@@ -232,13 +274,8 @@ impl GateState {
     /// Merges the sessions of a partition. When nothing has come and nothing can close, they stay as
     /// they are.
     fn settle(&self, partition: &Partition, closed: Closed) -> Result<Settled> {
-        let runs: Vec<RecordBatch> = partition
-            .kept
-            .values()
-            .chain(partition.pending.values())
-            .flatten()
-            .cloned()
-            .collect();
+        let held = partition.kept.values().chain(partition.pending.values());
+        let runs: Vec<RecordBatch> = held.flat_map(|runs| batches(runs)).collect();
         sessions::settle(&runs, self.keys, closed)
     }
 
@@ -265,7 +302,7 @@ impl GateState {
                 release.after.contains(**begin) && !release.before.contains(**begin)
             });
             for begin in closing {
-                emit(&mut out, runs.iter().cloned(), *slice, *begin)?;
+                emit(&mut out, batches(runs), *slice, *begin)?;
             }
         }
         Ok(out)
@@ -301,7 +338,7 @@ impl GateState {
                 .filter(|(slice, _)| {
                     window.is_none_or(|begin| self.shape.windows(**slice).contains(&begin))
                 })
-                .map(|(slice, runs)| (*slice, runs.clone()))
+                .map(|(slice, runs)| (*slice, batches(runs).collect()))
                 .collect()
         };
         let pending = within(&partition.pending);
@@ -331,7 +368,7 @@ impl GateState {
                 _ => self.shape.windows(*slice),
             };
             for begin in windows {
-                emit(&mut out, runs.iter().cloned(), *slice, begin)?;
+                emit(&mut out, batches(runs), *slice, begin)?;
             }
         }
         Ok(out)
@@ -395,11 +432,11 @@ impl GateState {
             partition.pending.clear();
             let settled = partition.settled.take().unwrap_or_default();
             partition.sessions = settled.sessions;
-            let kept: Vec<RecordBatch> = settled.open.into_iter().collect();
+            let kept: Vec<Run> = settled.open.into_iter().map(Run::whole).collect();
             bytes += runs::bytes(&kept);
             partition.kept = Slices::from([(0, kept)]);
         }
-        if let Some(memory) = lock(&self.memory).as_ref() {
+        if let Some((_, memory)) = lock(&self.memory).as_ref() {
             memory.shrink(memory.size().saturating_sub(bytes));
         }
         Ok(std::mem::take(&mut lock(&self.rows).fates))
@@ -449,7 +486,7 @@ impl GateState {
                         lock(partition)
                             .kept
                             .values()
-                            .map(|runs| sessions::rows(runs))
+                            .map(|runs| sessions::rows(batches(runs)))
                             .sum::<u64>()
                     })
                     .sum()
@@ -466,7 +503,7 @@ impl GateState {
                 .kept
                 .values()
                 .flatten()
-                .map(|run| run.num_rows() as u64)
+                .map(|run| run.batch.num_rows() as u64)
                 .sum::<u64>()
         });
         rows.sum()
@@ -476,7 +513,7 @@ impl GateState {
     pub fn held_bytes(&self) -> u64 {
         lock(&self.memory)
             .as_ref()
-            .map_or(0, |memory| memory.size() as u64)
+            .map_or(0, |(_, memory)| memory.size() as u64)
     }
 
     /// Slices of a partition with more than `limit` runs.
@@ -485,12 +522,13 @@ impl GateState {
             .kept
             .iter()
             .filter(|(_, runs)| runs.len() > limit)
-            .map(|(slice, runs)| (*slice, runs.clone()))
+            .map(|(slice, runs)| (*slice, batches(runs).collect()))
             .collect()
     }
 
     /// Puts one run in the place of a slice's runs: the same groups, merged.
     pub fn compacted(&self, partition: usize, slice: i64, runs: Vec<RecordBatch>) {
+        let runs: Vec<Run> = runs.into_iter().map(Run::whole).collect();
         let after = runs::bytes(&runs);
         let before = lock(&self.partition(partition)).kept.insert(slice, runs);
         self.free(
@@ -507,19 +545,28 @@ impl GateState {
             .iter()
             .flat_map(|partition| std::mem::take(&mut lock(partition).kept))
             .flat_map(|(_, runs)| runs)
+            .map(|run| run.batch)
             .collect()
     }
 
     /// Puts runs of earlier epochs into a partition.
     pub fn put(&self, partition: usize, batch: RecordBatch) -> Result<()> {
         let partition = self.partition(partition);
-        let kept = &mut lock(&partition).kept;
-        if self.shape == GateShape::Sessions {
-            kept.entry(0).or_default().push(batch);
-            return Ok(());
+        let mut partition = lock(&partition);
+        let runs = match self.shape {
+            GateShape::Sessions => vec![(0, Run::whole(batch))],
+            _ => runs::by_slice(batch)?,
+        };
+        for (slice, run) in runs {
+            partition.kept.entry(slice).or_default().push(run);
         }
-        runs::by_slice(batch, kept)
+        Ok(())
     }
+}
+
+/// The rows of runs.
+fn batches(runs: &[Run]) -> impl Iterator<Item = RecordBatch> + '_ {
+    runs.iter().map(|run| run.batch.clone())
 }
 
 /// Adds runs to the output, for the window that begins at `begin`; empty ones are left out.

@@ -1,12 +1,31 @@
 //! Runs: rows of partial aggregate state, grouped by the slice in their first column.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{partition, sort_to_indices, take_record_batch};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, internal_datafusion_err};
+
+/// Rows of partial state, and the memory that was reserved for them.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub batch: RecordBatch,
+    pub bytes: usize,
+}
+
+impl Run {
+    /// A batch of its own, with all the memory it holds.
+    pub(super) fn whole(batch: RecordBatch) -> Self {
+        let bytes = batch.get_array_memory_size();
+        Self { batch, bytes }
+    }
+}
+
+/// Memory reserved for some runs.
+pub(super) fn bytes(runs: &[Run]) -> usize {
+    runs.iter().map(|run| run.bytes).sum()
+}
 
 /// The slices of a run's rows: its first column.
 pub(super) fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
@@ -17,18 +36,15 @@ pub(super) fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
         .ok_or_else(|| internal_datafusion_err!("a run of partial states begins with its slice"))
 }
 
-/// Cuts a batch into one run for each slice in it.
-pub(super) fn by_slice(
-    batch: RecordBatch,
-    into: &mut BTreeMap<i64, Vec<RecordBatch>>,
-) -> Result<()> {
+/// Cuts a batch into one run for each slice in it. The cuts share the batch's buffers: each has the
+/// share of its rows in the memory, and the last one what is left by rounding.
+pub(super) fn by_slice(batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
     let column = slices(&batch)?;
-    let (Some(first), Some(last)) = (column.values().first(), column.values().last()) else {
-        return Ok(());
+    let (Some(first), rows) = (column.values().first().copied(), batch.num_rows()) else {
+        return Ok(Vec::new());
     };
-    if first == last && column.values().iter().all(|slice| slice == first) {
-        into.entry(*first).or_default().push(batch);
-        return Ok(());
+    if column.values().iter().all(|slice| *slice == first) {
+        return Ok(vec![(first, Run::whole(batch))]);
     }
     let order: UInt64Array = sort_to_indices(column, None, None)?
         .values()
@@ -36,13 +52,21 @@ pub(super) fn by_slice(
         .map(|at| u64::from(*at))
         .collect();
     let sorted = take_record_batch(&batch, &order)?;
-    let keys = Arc::clone(sorted.column(0));
-    for range in partition(&[Arc::clone(&keys)])?.ranges() {
-        let slice = slices(&sorted)?.value(range.start);
-        let run = sorted.slice(range.start, range.len());
-        into.entry(slice).or_default().push(run);
+    let total = sorted.get_array_memory_size();
+    let ranges = partition(&[Arc::clone(sorted.column(0))])?.ranges();
+    let keys = slices(&sorted)?;
+    let mut left = total;
+    let mut cuts = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let bytes = match range.end == rows {
+            true => left,
+            false => total / rows * range.len(),
+        };
+        left -= bytes;
+        let batch = sorted.slice(range.start, range.len());
+        cuts.push((keys.value(range.start), Run { batch, bytes }));
     }
-    Ok(())
+    Ok(cuts)
 }
 
 /// The same run as part of another slice: of the window that begins at `slice`.
@@ -52,18 +76,4 @@ pub(super) fn moved(run: &RecordBatch, slice: i64) -> Result<RecordBatch> {
         *first = Arc::new(Int64Array::from_value(slice, run.num_rows()));
     }
     Ok(RecordBatch::try_new(run.schema(), columns)?)
-}
-
-/// Bytes that runs hold, buffers shared between runs counted once for each share of their rows.
-pub(super) fn bytes(runs: &[RecordBatch]) -> usize {
-    use datafusion::arrow::array::Array;
-    runs.iter()
-        .flat_map(RecordBatch::columns)
-        .map(|column| {
-            column
-                .to_data()
-                .get_slice_memory_size()
-                .unwrap_or_else(|_| column.get_array_memory_size())
-        })
-        .sum()
 }

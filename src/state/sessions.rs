@@ -145,11 +145,10 @@ fn bound(run: &RecordBatch, at: usize) -> Result<&Int64Array> {
 }
 
 /// Rows that were aggregated into runs: the sum of their last column.
-pub(super) fn rows(runs: &[RecordBatch]) -> u64 {
-    let counts = runs
-        .iter()
-        .filter_map(|run| run.columns().last()?.as_primitive_opt::<Int64Type>());
-    counts.filter_map(sum).map(i64::unsigned_abs).sum()
+pub(super) fn rows(runs: impl Iterator<Item = RecordBatch>) -> u64 {
+    let counts =
+        runs.filter_map(|run| sum(run.columns().last()?.as_primitive_opt::<Int64Type>()?));
+    counts.map(i64::unsigned_abs).sum()
 }
 
 #[cfg(test)]

@@ -3,17 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::metrics::Time;
 use datafusion::physical_plan::repartition::BatchPartitioner;
-use datafusion::physical_plan::{Partitioning, collect};
+use datafusion::physical_plan::{ExecutionPlan, Partitioning, collect};
 
 use crate::state::GateState;
 
@@ -63,6 +64,34 @@ impl Reducer {
             Arc::clone(&self.raw_schema),
         )?;
         collect(Arc::new(merge), Arc::clone(context)).await
+    }
+
+    /// Partial state of the one group of an aggregate without GROUP BY, over no rows.
+    pub(super) async fn of_nothing(&self, context: &Arc<TaskContext>) -> Result<RecordBatch> {
+        let states = AggregateExec::try_new(
+            AggregateMode::Partial,
+            PhysicalGroupBy::new_single(vec![]),
+            self.aggregates.clone(),
+            vec![None; self.aggregates.len()],
+            Arc::new(EmptyExec::new(Arc::clone(&self.raw_schema))),
+            Arc::clone(&self.raw_schema),
+        )?;
+        let schema = AggregateExec::try_new(
+            AggregateMode::Partial,
+            self.group_by.clone(),
+            self.aggregates.clone(),
+            vec![None; self.aggregates.len()],
+            Arc::new(EmptyExec::new(Arc::clone(&self.raw_schema))),
+            Arc::clone(&self.raw_schema),
+        )?
+        .schema();
+        let states = collect(Arc::new(states), Arc::clone(context)).await?;
+        let states = states.first().map(RecordBatch::columns).unwrap_or_default();
+        let slice: ArrayRef = Arc::new(Int64Array::from(vec![0_i64]));
+        let columns = std::iter::once(slice)
+            .chain(states.iter().cloned())
+            .collect();
+        Ok(RecordBatch::try_new(schema, columns)?)
     }
 
     /// Spreads all runs of a gate over another number of partitions, by their keys.

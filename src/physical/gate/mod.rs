@@ -56,6 +56,11 @@ impl GateInfo {
         }
     }
 
+    /// Whether there is a group even when there is no row: an aggregate without GROUP BY.
+    fn always_emits(&self) -> bool {
+        self.mode == OutputMode::Complete && self.shape == GateShape::Timeless && self.keys == 0
+    }
+
     /// When state leaves, as EXPLAIN shows it.
     fn eviction(&self) -> &'static str {
         match (self.mode, &self.closing) {
@@ -66,18 +71,20 @@ impl GateInfo {
 
     /// Its state in the epoch's query.
     pub fn state(&self, epoch: &Epoch) -> Arc<GateState> {
-        epoch.state.gate(self.id, || {
-            GateState::new(format!("TimeWindowGate {}", self.id), self.shape, self.keys)
+        epoch.state.gate(self.id, |turn| {
+            GateState::new(
+                format!("TimeWindowGate {}", self.id),
+                self.shape,
+                self.keys,
+                turn,
+            )
         })
     }
 
     /// The groups closed by the watermark that an epoch has reached.
-    ///
-    /// # Errors
-    /// - the function of a bin fails on the watermark
-    pub fn closed_after(&self, epoch: &Epoch) -> Result<Closed> {
+    pub fn closed_after(&self, epoch: &Epoch) -> Closed {
         if epoch.closing {
-            Ok(Closed::All)
+            Closed::All
         } else {
             self.closing.by(epoch.reached())
         }
@@ -138,14 +145,19 @@ impl TimeWindowGateExec {
     /// # Errors
     /// - those of the input, and of the memory pool
     pub async fn absorb(&self, partition: usize, context: Arc<TaskContext>) -> Result<()> {
-        let state = self.info.state(&*epoch(&context)?);
+        let epoch = epoch(&context)?;
+        let state = self.info.state(&epoch);
         if state.absorbed(partition) {
             return Ok(());
         }
         let pool = Arc::clone(context.memory_pool());
-        let mut input = self.input.execute(partition, context)?;
+        let mut input = self.input.execute(partition, Arc::clone(&context))?;
         while let Some(batch) = input.next().await {
-            state.absorb(partition, batch?, &pool)?;
+            state.absorb(partition, batch?, epoch.turn(), &pool)?;
+        }
+        if self.info.always_emits() && state.is_empty(partition) {
+            let nothing = self.reducer.of_nothing(&context).await?;
+            state.absorb(partition, nothing, epoch.turn(), &pool)?;
         }
         state.set_absorbed(partition);
         Ok(())
@@ -186,8 +198,8 @@ impl TimeWindowGateExec {
         let epoch = epoch(context)?;
         let release = Release {
             mode: self.info.mode,
-            before: self.info.closing.by(epoch.started_at)?,
-            after: self.info.closed_after(&epoch)?,
+            before: self.info.closing.by(epoch.started_at),
+            after: self.info.closed_after(&epoch),
         };
         let batches = self.info.state(&epoch).release(partition, release)?;
         Ok(Box::pin(MemoryStream::try_new(

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::csv::ReaderBuilder as CsvBuilder;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
@@ -47,12 +47,26 @@ pub(super) async fn explain(
     };
     let reason = error.strip_backtrace();
     let (place, reason) = match found {
-        Some((line, reason)) => (format!(", line {line}"), reason),
+        Some((line, reason)) => (format!(", line {line}"), without_line(&reason)),
         None => (String::new(), reason),
     };
-    Refusal::new("FAILED_READ_FILE", "KD001", format!("FILE {}{place}: {}", file.location, one_line(&reason)))
-        .hint("mend or remove the file and refresh again, or leave bad records out: WITH (on_bad_record = 'skip')")
+    Refusal::new("FAILED_READ_FILE", "KD001", format!("FILE {}{place}: {}", listing.shown(file), one_line(&reason)))
+        .hint(match place.is_empty() {
+            true => "mend or remove the file and refresh again",
+            false => "mend or remove the file and refresh again, or leave bad records out: WITH (on_bad_record = 'skip')",
+        })
         .into()
+}
+
+/// A reason without the number of the line: a line that is decoded alone is always the first.
+fn without_line(reason: &str) -> String {
+    match reason.split_once(" at line ") {
+        Some((before, after)) => format!(
+            "{before}{}",
+            after.trim_start_matches(|c: char| c.is_ascii_digit())
+        ),
+        None => reason.to_owned(),
+    }
 }
 
 fn one_line(text: &str) -> String {
@@ -70,11 +84,32 @@ pub(super) async fn salvage(
     let Some(mut lines) = Lines::open(listing, file, columns, env).await? else {
         return Ok(None);
     };
+    // Values that the path tells are not in the lines.
+    let in_file = lines.layout.fields.len();
+    let places: Vec<Option<usize>> = lines
+        .layout
+        .places
+        .iter()
+        .map(|place| place.filter(|at| *at < in_file))
+        .collect();
+    let nullable: SchemaRef = Arc::new(Schema::new(
+        schema
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true))
+            .collect::<Vec<_>>(),
+    ));
     let mut batches = Vec::new();
     let mut bad = 0;
     while let Some((_, record)) = lines.next_record() {
         match record {
-            Ok(Some(batch)) => batches.push(Ok(fill(&batch, &lines.layout.places, &schema)?)),
+            Ok(Some(batch)) => batches.push(Ok(with_partitions(
+                listing,
+                file,
+                columns,
+                &fill(&batch, &places, &nullable)?,
+                &schema,
+            )?)),
             Ok(None) => {}
             Err(_) => bad += 1,
         }
@@ -84,6 +119,34 @@ pub(super) async fn salvage(
         rows: Box::pin(rows),
         bad,
     }))
+}
+
+/// A batch with the values that the file's path tells.
+fn with_partitions(
+    listing: &Listing,
+    file: &ObjectMeta,
+    columns: &[usize],
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
+    let values = listing.partitioned(file)?.partition_values;
+    let known = listing.file_fields.len();
+    let filled = columns
+        .iter()
+        .zip(batch.columns())
+        .map(
+            |(column, array)| match column.checked_sub(known).and_then(|at| values.get(at)) {
+                Some(value) => value.to_array_of_size(batch.num_rows()),
+                None => Ok(Arc::clone(array)),
+            },
+        )
+        .collect::<Result<Vec<_>>>()?;
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        filled,
+        &rows,
+    )?)
 }
 
 /// A file's lines, each decoded alone.
@@ -188,6 +251,10 @@ impl LineDecoder {
             .filter(|at| *at < layout.fields.len())
             .collect();
         if let Some(csv) = listing.format.downcast_ref::<CsvFormat>() {
+            if csv.options().newlines_in_values == Some(true) {
+                // A record may be several lines: a line alone says nothing.
+                return None;
+            }
             let options = Box::new(csv.options().clone());
             return Some(Self::Csv {
                 schema,

@@ -71,12 +71,7 @@ impl Listing {
             if path.is_collection() {
                 let mut found = self.store.list(Some(path.prefix()));
                 while let Some(file) = found.try_next().await? {
-                    let hidden = file
-                        .location
-                        .filename()
-                        .is_some_and(|name| name.starts_with(['.', '_']));
-                    if path.contains(&file.location, false) && !hidden && self.has_extension(&file)
-                    {
+                    if path.contains(&file.location, false) && self.has_extension(&file) {
                         files.push(file);
                     }
                 }
@@ -90,6 +85,12 @@ impl Listing {
             }
         }
         Ok(files)
+    }
+
+    /// A file's name as a person writes it.
+    pub(super) fn shown(&self, file: &ObjectMeta) -> String {
+        let local = self.paths.iter().any(|path| path.scheme() == "file");
+        format!("{}{}", if local { "/" } else { "" }, file.location)
     }
 
     fn has_extension(&self, file: &ObjectMeta) -> bool {

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, new_null_array};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::csv::reader::Format;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result};
@@ -189,7 +189,12 @@ pub(super) fn fill(
             None => new_null_array(field.data_type(), batch.num_rows()),
         })
         .collect();
-    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &rows,
+    )?)
 }
 
 /// The table's format, with the compression that the file's name tells.
