@@ -18,12 +18,14 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, ScalarUDF, cast,
+    Aggregate, Distinct, DistinctOn, Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder,
+    ScalarUDF, cast,
 };
 use datafusion::optimizer::AnalyzerRule;
 
 use super::aggregate::StreamAggregate;
 use super::check;
+use super::deduplicate::StreamDeduplicate;
 use super::group_time::{GroupTime, TimeValue};
 use super::marks::{Mark, Marks, expr_mark, marks, time_mark};
 use super::query::StreamQuery;
@@ -33,6 +35,7 @@ use super::watermark::Watermark;
 use super::windows::WindowBounds;
 use crate::config::{OutputMode, WatermarkPolicy, options, unit_of};
 use crate::error::{Place, refusal};
+use crate::time::Span;
 
 /// The analyzer rule that DataFusion runs: [`analyze`] with the session's settings.
 #[derive(Debug, Default)]
@@ -130,6 +133,12 @@ fn streaming_node(plan: LogicalPlan, mode: OutputMode) -> Result<Transformed<Log
             let aggregate = Aggregate::try_new(Arc::clone(input), columns.collect(), vec![])?;
             Ok(Transformed::yes(stream_aggregate(aggregate, mode)?))
         }
+        LogicalPlan::Distinct(Distinct::On(on)) => {
+            if !marks(&on.input)?.streaming {
+                return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::On(on))));
+            }
+            Ok(Transformed::yes(stream_deduplicate(on)?))
+        }
         LogicalPlan::Aggregate(aggregate) => {
             if marks(&aggregate.input)?.streaming {
                 return Ok(Transformed::yes(stream_aggregate(aggregate, mode)?));
@@ -144,6 +153,69 @@ fn streaming_node(plan: LogicalPlan, mode: OutputMode) -> Result<Transformed<Log
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// `DISTINCT ON` over a stream: the columns that are selected, the keys and the event time in one
+/// projection, and the deduplication above it.
+fn stream_deduplicate(on: DistinctOn) -> Result<LogicalPlan> {
+    let input_marks = marks(&on.input)?;
+    let schema = on.input.schema();
+    let time = input_marks
+        .columns
+        .iter()
+        .position(|mark| *mark == Some(Mark::EventTime));
+    let Some(time) = time else {
+        return Err(check::keys_for_ever());
+    };
+    if on.sort_expr.is_some() {
+        return Err(check::ordered_deduplication());
+    }
+    let time = Expr::Column(Column::from(schema.qualified_field(time)));
+    let by_time = on.on_expr.contains(&time);
+    let keys = on.on_expr.len();
+    let outputs = on.select_expr.len();
+    let named = |at: usize, expr: Expr| expr.alias(format!("__key{at}"));
+    let keyed = on
+        .on_expr
+        .into_iter()
+        .enumerate()
+        .map(|(at, expr)| named(at, expr));
+    let columns = on
+        .select_expr
+        .into_iter()
+        .chain(keyed)
+        .chain([time.alias("__event_time")]);
+    let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(on.input))
+        .project(columns.collect::<Vec<_>>())?
+        .build()?;
+    let node = StreamDeduplicate {
+        hold: if by_time {
+            Span::ZERO
+        } else {
+            greatest_delay(&input)?
+        },
+        input,
+        outputs,
+        keys,
+        judges: !input_marks.emitted,
+        id: None,
+        schema: on.schema,
+    };
+    Ok(extension(node))
+}
+
+/// The greatest delay of the clauses below.
+fn greatest_delay(plan: &LogicalPlan) -> Result<Span> {
+    let mut delay = Span::ZERO;
+    plan.apply(|node| {
+        if let LogicalPlan::Extension(extension) = node
+            && let Some(watermark) = extension.node.as_any().downcast_ref::<Watermark>()
+        {
+            delay = delay.max(watermark.delay);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(delay)
 }
 
 /// An aggregate over a stream.
@@ -336,6 +408,14 @@ fn number(plan: LogicalPlan) -> Result<LogicalPlan> {
             let mut aggregate = aggregate.clone();
             aggregate.id = id;
             return Ok(Transformed::yes(extension(aggregate)));
+        }
+        if let Some(dedup) = node.node.as_any().downcast_ref::<StreamDeduplicate>() {
+            let id = Some(operators);
+            operators += 1;
+            return Ok(Transformed::yes(extension(StreamDeduplicate {
+                id,
+                ..dedup.clone()
+            })));
         }
         Ok(Transformed::no(plan))
     })?;

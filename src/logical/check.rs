@@ -4,7 +4,7 @@
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, JoinType, Result};
-use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, Join, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, Limit, LogicalPlan, Operator, SkipType};
 
 use super::aggregate::StreamAggregate;
 use super::group_time::{GroupTime, TimeValue};
@@ -71,6 +71,28 @@ pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -
          or use WITH (output_mode = 'update')",
     )
     .into())
+}
+
+/// Keys that no watermark would ever forget.
+pub(super) fn keys_for_ever() -> DataFusionError {
+    Refusal::new(
+        OUTPUT_MODE,
+        UNSUPPORTED,
+        "DISTINCT ON over a stream without a watermark would keep every key for ever.",
+    )
+    .hint("add WATERMARK ts DELAY OF INTERVAL 10 MINUTES behind the stream, and keep ts in the rows below")
+    .into()
+}
+
+/// Which row is first is the stream's to say.
+pub(super) fn ordered_deduplication() -> DataFusionError {
+    Refusal::new(
+        "UNSUPPORTED_STREAMING_OPERATOR",
+        UNSUPPORTED,
+        "DISTINCT ON over a stream takes no ORDER BY: of a key's first epoch it keeps the row with the least event time.",
+    )
+    .hint("leave ORDER BY out, or group by a window and take first_value(… ORDER BY …)")
+    .into()
 }
 
 /// A session is not known before the rows are grouped.
@@ -175,11 +197,11 @@ fn operator(node: &LogicalPlan, mode: OutputMode) -> Result<()> {
             "OVER needs rows of several epochs together, which a stream never has.",
             "group by a time window, or write the result to a streaming table and use OVER on that",
         ),
-        LogicalPlan::Distinct(Distinct::On(on)) if marks(&on.input)?.streaming => refuse(
-            "DISTINCT_ON",
-            "DISTINCT ON over a stream is not supported.",
-            "group by a time window and take first_value(… ORDER BY …)",
-        ),
+        LogicalPlan::Limit(limit)
+            if mode == OutputMode::Complete && marks(&limit.input)?.streaming =>
+        {
+            offset(limit)
+        }
         LogicalPlan::Aggregate(_) => Ok(()),
         LogicalPlan::Join(join) => streaming_join(join),
         LogicalPlan::Union(union) => {
@@ -203,6 +225,18 @@ fn operator(node: &LogicalPlan, mode: OutputMode) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// OFFSET would show a part of every epoch's result that moves as groups come.
+fn offset(limit: &Limit) -> Result<()> {
+    if matches!(limit.get_skip_type()?, SkipType::Literal(0)) {
+        return Ok(());
+    }
+    refuse(
+        "OFFSET",
+        "OFFSET over a stream is not supported.",
+        "use LIMIT alone, or OFFSET when you read the result",
+    )
 }
 
 /// An aggregate over an aggregate: only final rows may be counted again.

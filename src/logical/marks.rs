@@ -11,6 +11,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, Extension, LogicalPlan};
 
 use super::aggregate::StreamAggregate;
+use super::deduplicate::StreamDeduplicate;
 use super::group_time::Bin;
 use super::scan::is_stream_scan;
 use super::time_window::{SessionSpec, TimeWindow, WindowSpec, Windows};
@@ -131,6 +132,12 @@ fn of_extension(plan: &LogicalPlan, extension: &Extension) -> Result<Marks> {
     }
     if let Some(aggregate) = node.downcast_ref::<StreamAggregate>() {
         return aggregate.marks();
+    }
+    if let Some(dedup) = node.downcast_ref::<StreamDeduplicate>() {
+        let mut input = marks(&dedup.input)?;
+        input.columns.truncate(dedup.outputs);
+        input.emitted = true;
+        return Ok(input);
     }
     first_input(plan)
 }

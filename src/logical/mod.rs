@@ -13,6 +13,7 @@
 mod aggregate;
 mod analyze;
 mod check;
+mod deduplicate;
 mod group_columns;
 mod group_time;
 mod keep;
@@ -25,6 +26,7 @@ mod windows;
 
 pub use aggregate::StreamAggregate;
 pub use analyze::{StreamAnalyzer, analyze};
+pub use deduplicate::StreamDeduplicate;
 pub use group_columns::group_columns;
 pub use group_time::{Bin, GroupTime, TimeValue};
 pub use keep::KeepStreams;

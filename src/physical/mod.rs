@@ -7,25 +7,30 @@
 //! 3. [`TimeWindowAssignExec`]: slice of each row; late and null rows leave, counted.
 //!    Sessions have a node of their own: [`SessionAssignExec`].
 //! 4. [`TimeWindowGateExec`]: keeps partial states of open windows, lets those of closed ones through.
+//!    Deduplication is a node beside it: [`DeduplicateExec`].
 //!
 //! [`planner`] puts them together with DataFusion's aggregates. [`Inputs`] makes sure that every
 //! source is read to its end in every epoch, whatever the operators above do.
 
 mod assign;
 mod closing;
+mod deduplicate;
 mod gate;
 mod inputs;
 pub mod planner;
 mod scan;
 mod session;
+mod stateful;
 mod watermark;
 
 pub use assign::TimeWindowAssignExec;
 pub use closing::Closing;
+pub use deduplicate::DeduplicateExec;
 pub use gate::{GateInfo, TimeWindowGateExec};
 pub use inputs::Inputs;
 pub use scan::StreamScanExec;
 pub use session::SessionAssignExec;
+pub use stateful::{Stateful, as_stateful};
 pub use watermark::WatermarkExec;
 
 use std::sync::Arc;

@@ -22,11 +22,14 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use super::assign::{AssignInfo, TimeWindowAssignExec};
 use super::closing::{BinFunction, Closing};
+use super::deduplicate::{DeduplicateExec, DeduplicateInfo};
 use super::gate::{GateInfo, Reducer, TimeWindowGateExec};
 use super::session::{SessionAssignExec, SessionInfo};
 use super::{StreamScanExec, WatermarkExec, one_child};
+use crate::config::unit_of;
 use crate::logical::{
-    GroupTime, SliceGroup, SliceToGroup, StreamAggregate, TimeValue, Watermark, stream_scan,
+    GroupTime, SliceGroup, SliceToGroup, StreamAggregate, StreamDeduplicate, TimeValue, Watermark,
+    stream_scan,
 };
 use crate::state::{Assignment, GateShape};
 
@@ -54,6 +57,12 @@ impl ExtensionPlanner for StreamPlanner {
                 watermark.delay,
             )?;
             return Ok(Some(Arc::new(exec)));
+        }
+        if let Some(dedup) = node.as_any().downcast_ref::<StreamDeduplicate>() {
+            return Ok(Some(Arc::new(DeduplicateExec::try_new(
+                input()?,
+                deduplication(dedup)?,
+            )?)));
         }
         if let Some(aggregate) = node.as_any().downcast_ref::<StreamAggregate>() {
             let planning = Planning {
@@ -86,6 +95,36 @@ impl ExtensionPlanner for StreamPlanner {
 fn number(id: Option<usize>) -> Result<usize> {
     id.ok_or_else(|| {
         internal_datafusion_err!("a streaming node was planned before it was analyzed")
+    })
+}
+
+/// Which rows are alike, from the columns of the node's input.
+fn deduplication(node: &StreamDeduplicate) -> Result<DeduplicateInfo> {
+    let time = node
+        .input
+        .schema()
+        .field(node.outputs + node.keys)
+        .data_type();
+    let DataType::Timestamp(unit, _) = time else {
+        return Err(internal_datafusion_err!(
+            "the event time of a deduplication is a timestamp"
+        ));
+    };
+    let unit = unit_of(unit);
+    // A delay finer than the column is rounded up: a key is never forgotten too early.
+    let nanos = i128::from(unit.nanos());
+    let hold = node
+        .hold
+        .nanos()
+        .saturating_add(nanos - 1)
+        .div_euclid(nanos);
+    Ok(DeduplicateInfo {
+        id: number(node.id)?,
+        outputs: node.outputs,
+        keys: node.keys,
+        unit,
+        hold: i64::try_from(hold).unwrap_or(i64::MAX),
+        judges: node.judges,
     })
 }
 

@@ -17,10 +17,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::task::JoinSet;
 
-use super::progress::Counts;
 use crate::config::WatermarkPolicy;
-use crate::physical::{Inputs, TimeWindowGateExec, WatermarkExec};
-use crate::state::Epoch;
+use crate::physical::{Inputs, Stateful, WatermarkExec, as_stateful};
+use crate::state::{Epoch, OperatorCounts};
 
 /// The parts of a plan that an epoch speaks to.
 pub(super) struct Parts {
@@ -52,7 +51,7 @@ impl Parts {
         if plan.is::<WatermarkExec>() {
             self.clauses.push(Arc::clone(plan));
         }
-        if plan.is::<TimeWindowGateExec>() {
+        if as_stateful(plan).is_some() {
             self.gates.push(Arc::clone(plan));
             if !below {
                 self.lowest.push(Arc::clone(plan));
@@ -62,8 +61,8 @@ impl Parts {
         below
     }
 
-    fn gates(&self) -> impl Iterator<Item = &TimeWindowGateExec> {
-        self.gates.iter().filter_map(|plan| plan.downcast_ref())
+    fn gates(&self) -> impl Iterator<Item = &dyn Stateful> {
+        self.gates.iter().filter_map(as_stateful)
     }
 
     fn clauses(&self) -> Vec<&WatermarkExec> {
@@ -108,13 +107,13 @@ impl Running {
     async fn absorb(&self, parts: &Parts) -> Result<()> {
         let mut tasks = JoinSet::new();
         for plan in &parts.lowest {
-            let Some(gate) = plan.downcast_ref::<TimeWindowGateExec>() else {
+            let Some(gate) = as_stateful(plan) else {
                 continue;
             };
             for partition in 0..gate.partitions() {
                 let (plan, context) = (Arc::clone(plan), Arc::clone(&self.context));
                 tasks.spawn(async move {
-                    match plan.downcast_ref::<TimeWindowGateExec>() {
+                    match as_stateful(&plan) {
                         Some(gate) => gate.absorb(partition, context).await,
                         None => Ok(()),
                     }
@@ -166,14 +165,10 @@ impl Running {
     }
 
     /// Makes the gates' changes permanent.
-    pub(super) fn commit(&self, parts: &Parts) -> Result<Counts> {
-        let mut counts = Counts::default();
+    pub(super) fn commit(&self, parts: &Parts) -> Result<OperatorCounts> {
+        let mut counts = OperatorCounts::default();
         for gate in parts.gates() {
-            let info = gate.info();
-            let closed = info.closed_after(&self.epoch);
-            let state = info.state(&self.epoch);
-            let fates = state.commit(info.mode, closed)?;
-            counts.add(fates, &state, info, closed);
+            counts.add(&gate.commit(&self.epoch)?);
         }
         Ok(counts)
     }
@@ -187,9 +182,7 @@ impl Running {
     }
 
     /// Undoes what the epoch did.
-    pub(super) fn abort(&self, parts: &Parts) {
-        for gate in parts.gates() {
-            gate.info().state(&self.epoch).abort();
-        }
+    pub(super) fn abort(&self) {
+        self.epoch.state.abort();
     }
 }

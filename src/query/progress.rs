@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-use crate::config::OutputMode;
-use crate::physical::GateInfo;
-use crate::state::{Fates, GateState};
-use crate::time::Closed;
-
 /// The record of one finished epoch of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochProgress {
@@ -51,33 +46,4 @@ pub struct Live {
     pub watermark: Option<String>,
     /// Windows that hold rows and have not closed.
     pub open_windows: u64,
-}
-
-/// What the operators of a query counted in one epoch.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub fates: Fates,
-    pub open_windows: u64,
-    pub open_rows: u64,
-    pub open_groups: u64,
-    pub state_bytes: u64,
-}
-
-impl Counts {
-    /// Adds one operator's counts, its state after the epoch.
-    pub(super) fn add(&mut self, fates: Fates, state: &GateState, gate: &GateInfo, closed: Closed) {
-        self.fates.add(fates);
-        if gate.windows {
-            // In complete mode nothing closes.
-            let closed = if gate.mode == OutputMode::Complete {
-                Closed::None
-            } else {
-                closed
-            };
-            self.open_windows += state.open_windows(closed);
-        }
-        self.open_rows += state.open_rows();
-        self.open_groups += state.held_rows();
-        self.state_bytes += state.held_bytes();
-    }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::attach::{EpochSink, RunState};
 use super::epoch::{Parts, Running};
-use super::progress::{Counts, EpochProgress, Live};
+use super::progress::{EpochProgress, Live};
 use super::show::show_instant;
 use crate::config::{
     EndOfInput, OnBadRecord, OutputMode, TidegateOptions, WatermarkPolicy, options,
@@ -23,7 +23,7 @@ use crate::config::{
 use crate::error::Refusal;
 use crate::physical::{Inputs, StreamScanExec};
 use crate::source::{Cursor, Limits, ReadEnv, Taken};
-use crate::state::{Epoch, SourceSlice};
+use crate::state::{Epoch, OperatorCounts, SourceSlice};
 
 /// Tells whoever watches how a query is getting on; an extension of the session configuration.
 #[derive(Debug)]
@@ -195,7 +195,7 @@ impl Run {
         let done = match self.attempt(&parts, &epoch, shown).await {
             Ok(done) => done,
             Err(error) => {
-                epoch.abort(&parts);
+                epoch.abort();
                 state.undo();
                 return Err(error);
             }
@@ -206,7 +206,7 @@ impl Run {
         if let Output::Table(sink) = &self.output
             && let Err(error) = sink.prepare(&rows)
         {
-            epoch.abort(&parts);
+            epoch.abort();
             state.undo();
             return Err(error);
         }
@@ -302,7 +302,7 @@ impl Run {
     fn progress(
         &self,
         state: &RunState,
-        counts: &Counts,
+        counts: &OperatorCounts,
         taken: &[Taken],
         output_rows: u64,
         started: Clock,
@@ -318,12 +318,12 @@ impl Run {
             output_rows,
             open_windows: counts.open_windows,
             open_rows: counts.open_rows,
-            open_groups: counts.open_groups,
+            open_groups: counts.groups,
             watermark: state
                 .watermark
                 .map(|watermark| show_instant(watermark, unit, zoned)),
             skipped_records: taken.iter().map(|taken| taken.skipped).sum(),
-            state_bytes: counts.state_bytes,
+            state_bytes: counts.bytes,
             duration: started.elapsed(),
         }
     }

@@ -30,6 +30,32 @@ impl Fates {
     }
 }
 
+/// What one operator counted in an epoch, and what it holds after it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OperatorCounts {
+    /// What became of the epoch's rows.
+    pub fates: Fates,
+    /// Windows that hold rows and have not closed.
+    pub open_windows: u64,
+    /// Accepted rows in them.
+    pub open_rows: u64,
+    /// Groups of partial state, or keys, that are held.
+    pub groups: u64,
+    /// Bytes that are held.
+    pub bytes: u64,
+}
+
+impl OperatorCounts {
+    /// Adds another operator's counts.
+    pub fn add(&mut self, other: &OperatorCounts) {
+        self.fates.add(other.fates);
+        self.open_windows += other.open_windows;
+        self.open_rows += other.open_rows;
+        self.groups += other.groups;
+        self.bytes += other.bytes;
+    }
+}
+
 /// Accepted rows by slice, of one partition of one epoch.
 ///
 /// Neighbouring rows are mostly in the same slice: the last one is remembered, so that a row costs a

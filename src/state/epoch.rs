@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 
+use super::dedup::DedupState;
 use super::gate::GateState;
 use super::watermarks::{Observed, Watermarks};
 use crate::time::Instant;
@@ -25,6 +26,7 @@ pub struct QueryState {
     /// What the WATERMARK clauses have observed.
     pub watermarks: Watermarks,
     gates: Mutex<HashMap<usize, Arc<GateState>>>,
+    dedups: Mutex<HashMap<usize, Arc<DedupState>>>,
     /// Moves on when an epoch begins and when one is undone: what an earlier one still writes is not taken.
     turn: Arc<AtomicU64>,
 }
@@ -40,7 +42,21 @@ impl QueryState {
         )
     }
 
-    /// Undoes what a running epoch did to every gate.
+    /// The state of the deduplication with this number, made by `new` if there is none.
+    pub fn dedup(
+        &self,
+        id: usize,
+        new: impl FnOnce(Arc<AtomicU64>) -> DedupState,
+    ) -> Arc<DedupState> {
+        let mut dedups = self.dedups.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(
+            dedups
+                .entry(id)
+                .or_insert_with(|| Arc::new(new(Arc::clone(&self.turn)))),
+        )
+    }
+
+    /// Undoes what a running epoch did to every operator.
     pub fn abort(&self) {
         self.turn.fetch_add(1, Ordering::SeqCst);
         for gate in self
@@ -50,6 +66,14 @@ impl QueryState {
             .values()
         {
             gate.abort();
+        }
+        for dedup in self
+            .dedups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+        {
+            dedup.abort();
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod assign;
 mod counts;
+mod dedup;
 mod epoch;
 mod gate;
 mod groups;
@@ -17,7 +18,8 @@ mod sessions;
 mod watermarks;
 
 pub use assign::{Assigned, Assignment};
-pub use counts::{Accepted, Fates};
+pub use counts::{Accepted, Fates, OperatorCounts};
+pub use dedup::{Candidates, DedupState};
 pub use epoch::{Epoch, QueryState, SourceSlice};
 pub use gate::{GateShape, GateState, Release};
 pub use sessions::{Merged, merge};

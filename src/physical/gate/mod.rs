@@ -5,6 +5,7 @@ mod compact;
 use std::fmt;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -22,9 +23,10 @@ use futures::{StreamExt, TryStreamExt};
 pub(super) use compact::Reducer;
 
 use super::closing::Closing;
+use super::stateful::Stateful;
 use super::{epoch, one_child};
 use crate::config::OutputMode;
-use crate::state::{Epoch, GateShape, GateState, Release};
+use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Release};
 use crate::time::Closed;
 
 /// What a gate is, apart from its input.
@@ -130,65 +132,6 @@ impl TimeWindowGateExec {
         }
     }
 
-    /// What the gate is.
-    pub fn info(&self) -> &Arc<GateInfo> {
-        &self.info
-    }
-
-    /// Number of partitions.
-    pub fn partitions(&self) -> usize {
-        self.input.output_partitioning().partition_count()
-    }
-
-    /// Takes in all of the epoch's rows of a partition, once.
-    ///
-    /// # Errors
-    /// - those of the input, and of the memory pool
-    pub async fn absorb(&self, partition: usize, context: Arc<TaskContext>) -> Result<()> {
-        let epoch = epoch(&context)?;
-        let state = self.info.state(&epoch);
-        if state.absorbed(partition) {
-            return Ok(());
-        }
-        let pool = Arc::clone(context.memory_pool());
-        let mut input = self.input.execute(partition, Arc::clone(&context))?;
-        while let Some(batch) = input.next().await {
-            state.absorb(partition, batch?, epoch.turn(), &pool)?;
-        }
-        if self.info.always_emits() && state.is_empty(partition) {
-            let nothing = self.reducer.of_nothing(&context).await?;
-            state.absorb(partition, nothing, epoch.turn(), &pool)?;
-        }
-        state.set_absorbed(partition);
-        Ok(())
-    }
-
-    /// Moves state to this plan's number of partitions, if it was made with another.
-    ///
-    /// # Errors
-    /// - a key cannot be hashed
-    pub fn fit(&self, epoch: &Epoch) -> Result<()> {
-        let state = self.info.state(epoch);
-        let partitions = self.partitions();
-        if state.partitions() == partitions || state.partitions() == 0 {
-            return Ok(());
-        }
-        let keys = self.info.bounds()..self.info.bounds() + self.info.keys;
-        self.reducer.spread(&state, keys, partitions)
-    }
-
-    /// Merges the runs of slices that have many, so that state follows groups and not epochs.
-    ///
-    /// # Errors
-    /// - those of DataFusion's aggregate
-    pub async fn compact(&self, context: &Arc<TaskContext>) -> Result<()> {
-        let state = self.info.state(&*epoch(context)?);
-        for partition in 0..self.partitions() {
-            self.reducer.compact(&state, partition, context).await?;
-        }
-        Ok(())
-    }
-
     /// What a partition emits, once its rows are in.
     fn release(
         &self,
@@ -207,6 +150,73 @@ impl TimeWindowGateExec {
             self.schema(),
             None,
         )?))
+    }
+}
+
+#[async_trait]
+impl Stateful for TimeWindowGateExec {
+    fn partitions(&self) -> usize {
+        self.input.output_partitioning().partition_count()
+    }
+
+    fn fit(&self, epoch: &Epoch) -> Result<()> {
+        let state = self.info.state(epoch);
+        let partitions = Stateful::partitions(self);
+        if state.partitions() == partitions || state.partitions() == 0 {
+            return Ok(());
+        }
+        let keys = self.info.bounds()..self.info.bounds() + self.info.keys;
+        self.reducer.spread(&state, keys, partitions)
+    }
+
+    async fn absorb(&self, partition: usize, context: Arc<TaskContext>) -> Result<()> {
+        let epoch = epoch(&context)?;
+        let state = self.info.state(&epoch);
+        if state.absorbed(partition) {
+            return Ok(());
+        }
+        let pool = Arc::clone(context.memory_pool());
+        let mut input = self.input.execute(partition, Arc::clone(&context))?;
+        while let Some(batch) = input.next().await {
+            state.absorb(partition, batch?, epoch.turn(), &pool)?;
+        }
+        if self.info.always_emits() && state.is_empty(partition) {
+            let nothing = self.reducer.of_nothing(&context).await?;
+            state.absorb(partition, nothing, epoch.turn(), &pool)?;
+        }
+        state.set_absorbed(partition);
+        Ok(())
+    }
+
+    fn commit(&self, epoch: &Epoch) -> Result<OperatorCounts> {
+        let closed = self.info.closed_after(epoch);
+        let state = self.info.state(epoch);
+        let fates = state.commit(self.info.mode, closed)?;
+        // In complete mode nothing closes.
+        let closed = if self.info.mode == OutputMode::Complete {
+            Closed::None
+        } else {
+            closed
+        };
+        Ok(OperatorCounts {
+            fates,
+            open_windows: if self.info.windows {
+                state.open_windows(closed)
+            } else {
+                0
+            },
+            open_rows: state.open_rows(),
+            groups: state.held_rows(),
+            bytes: state.held_bytes(),
+        })
+    }
+
+    async fn compact(&self, context: &Arc<TaskContext>) -> Result<()> {
+        let state = self.info.state(&*epoch(context)?);
+        for partition in 0..Stateful::partitions(self) {
+            self.reducer.compact(&state, partition, context).await?;
+        }
+        Ok(())
     }
 }
 

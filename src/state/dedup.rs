@@ -1,0 +1,316 @@
+//! Keys that have been seen, until the watermark forgets them.
+//!
+//! Of the rows of one key only the first gets through. Within one epoch "first" cannot mean the order of
+//! arrival, which partitions do not keep: it is the row with the least event time, and among those the
+//! least row. A key is held until the watermark reaches its *expiry*, the event time of the row that got
+//! through plus what the query allows; after that the key is new again.
+//!
+//! Invariants: keys of a failed epoch are never held; every held key has an expiry above the watermark
+//! of the last epoch.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
+use datafusion::arrow::compute::{concat_batches, take_record_batch};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+
+use super::counts::{Fates, OperatorCounts};
+use crate::time::Closed;
+
+/// Rows of one batch that may be first: their keys, event times in ticks, and the columns that get through.
+#[derive(Debug)]
+pub struct Candidates {
+    /// Key columns.
+    pub keys: Vec<ArrayRef>,
+    /// Event times, none null.
+    pub times: Int64Array,
+    /// What gets through of a row.
+    pub rows: RecordBatch,
+}
+
+/// State of one deduplication.
+#[derive(Debug)]
+pub struct DedupState {
+    name: String,
+    key_types: Vec<DataType>,
+    partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
+    fates: Mutex<Fates>,
+    memory: Mutex<Option<(Arc<dyn MemoryPool>, MemoryReservation)>>,
+    turn: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct Partition {
+    seen: HashSet<OwnedRow>,
+    /// Held keys by their expiry.
+    expiries: BTreeMap<i64, Vec<OwnedRow>>,
+    /// Keys that the running epoch lets through, with their expiry.
+    fresh: Vec<(OwnedRow, i64)>,
+    /// Rows that it lets through.
+    out: Vec<RecordBatch>,
+    absorbed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DedupState {
+    /// No keys yet, of these types.
+    pub fn new(name: impl Into<String>, key_types: Vec<DataType>, turn: Arc<AtomicU64>) -> Self {
+        Self {
+            name: name.into(),
+            key_types,
+            partitions: Mutex::default(),
+            fates: Mutex::default(),
+            memory: Mutex::default(),
+            turn,
+        }
+    }
+
+    fn converter(&self) -> Result<RowConverter> {
+        let fields = self.key_types.iter().cloned().map(SortField::new);
+        Ok(RowConverter::new(fields.collect())?)
+    }
+
+    fn partition(&self, index: usize) -> Arc<Mutex<Partition>> {
+        let mut partitions = lock(&self.partitions);
+        while partitions.len() <= index {
+            partitions.push(Arc::default());
+        }
+        Arc::clone(&partitions[index])
+    }
+
+    /// How many partitions hold state.
+    pub fn partitions(&self) -> usize {
+        lock(&self.partitions).len()
+    }
+
+    /// Whether the epoch's rows of a partition have come in.
+    pub fn absorbed(&self, partition: usize) -> bool {
+        lock(&self.partition(partition)).absorbed
+    }
+
+    /// Takes in all rows of a partition of the running epoch: those that are first of their key come out
+    /// of [`release`](Self::release). A key expires `hold` ticks after the event time of its row.
+    ///
+    /// # Errors
+    /// - the memory pool has no room for the keys
+    /// - the epoch was undone
+    pub fn absorb(
+        &self,
+        partition: usize,
+        schema: &SchemaRef,
+        candidates: &[Candidates],
+        hold: i64,
+        epoch: u64,
+        pool: &Arc<dyn MemoryPool>,
+    ) -> Result<()> {
+        let held = self.partition(partition);
+        let converter = self.converter()?;
+        let first = first_of_keys(&converter, candidates, &lock(&held).seen)?;
+        let bytes = first.iter().map(|(key, ..)| key_bytes(key)).sum();
+        self.reserve(bytes, pool)?;
+        let mut held = lock(&held);
+        if epoch != self.turn.load(Ordering::SeqCst) {
+            self.free(bytes);
+            return exec_err!("the epoch was given up");
+        }
+        let batches: Vec<&RecordBatch> = candidates
+            .iter()
+            .map(|candidates| &candidates.rows)
+            .collect();
+        let all = concat_batches(schema, batches)?;
+        let places: UInt64Array = first.iter().map(|(_, _, place)| *place).collect();
+        held.out = vec![take_record_batch(&all, &places)?];
+        held.fresh = first
+            .into_iter()
+            .map(|(key, time, _)| (key, time.saturating_add(hold)))
+            .collect();
+        held.absorbed = true;
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
+        let mut memory = lock(&self.memory);
+        let same = memory
+            .as_ref()
+            .is_some_and(|(known, _)| Arc::ptr_eq(known, pool));
+        if !same {
+            let size = memory
+                .take()
+                .map_or(0, |(_, reservation)| reservation.size());
+            let reservation = MemoryConsumer::new(self.name.clone()).register(pool);
+            reservation.grow(size);
+            *memory = Some((Arc::clone(pool), reservation));
+        }
+        match memory.as_ref() {
+            Some((_, reservation)) => reservation.try_grow(bytes).map_err(|error| {
+                error.context(format!(
+                    "{} has no memory for its keys; raise the memory limit or shorten the delay",
+                    self.name
+                ))
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn free(&self, bytes: usize) {
+        if let Some((_, memory)) = lock(&self.memory).as_ref() {
+            memory.shrink(bytes.min(memory.size()));
+        }
+    }
+
+    /// Notes the fates of rows.
+    pub fn note(&self, fates: Fates, epoch: u64) {
+        if epoch == self.turn.load(Ordering::SeqCst) {
+            lock(&self.fates).add(fates);
+        }
+    }
+
+    /// The rows that a partition lets through.
+    pub fn release(&self, partition: usize) -> Vec<RecordBatch> {
+        lock(&self.partition(partition)).out.clone()
+    }
+
+    /// Ends the epoch: fresh keys are held, expired ones forgotten.
+    pub fn commit(&self, closed: Closed) -> OperatorCounts {
+        let mut freed = 0;
+        let mut keys = 0;
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        for partition in partitions {
+            let mut partition = lock(&partition);
+            partition.absorbed = false;
+            partition.out.clear();
+            for (key, expiry) in std::mem::take(&mut partition.fresh) {
+                partition.seen.insert(key.clone());
+                partition.expiries.entry(expiry).or_default().push(key);
+            }
+            while let Some(first) = partition
+                .expiries
+                .first_entry()
+                .filter(|first| closed.contains(*first.key()))
+            {
+                for key in first.remove() {
+                    freed += key_bytes(&key);
+                    partition.seen.remove(&key);
+                }
+            }
+            keys += partition.seen.len() as u64;
+        }
+        self.free(freed);
+        let bytes = lock(&self.memory)
+            .as_ref()
+            .map_or(0, |(_, memory)| memory.size() as u64);
+        OperatorCounts {
+            fates: std::mem::take(&mut lock(&self.fates)),
+            groups: keys,
+            bytes,
+            ..OperatorCounts::default()
+        }
+    }
+
+    /// Undoes the running epoch.
+    pub fn abort(&self) {
+        for partition in lock(&self.partitions).iter() {
+            let mut partition = lock(partition);
+            partition.out.clear();
+            let fresh = std::mem::take(&mut partition.fresh);
+            self.free(fresh.iter().map(|(key, _)| key_bytes(key)).sum());
+            partition.absorbed = false;
+        }
+        *lock(&self.fates) = Fates::default();
+    }
+
+    /// Takes all keys out as columns, with their expiries: to be put in again by other partitions.
+    ///
+    /// # Errors
+    /// - none of its own: the keys were made by the same converter
+    pub fn take_all(&self) -> Result<(Vec<ArrayRef>, Int64Array)> {
+        let partitions = std::mem::take(&mut *lock(&self.partitions));
+        let mut keys = Vec::new();
+        let mut expiries = Vec::new();
+        for partition in partitions {
+            for (expiry, held) in std::mem::take(&mut lock(&partition).expiries) {
+                expiries.extend(std::iter::repeat_n(expiry, held.len()));
+                keys.extend(held);
+            }
+        }
+        let columns = self
+            .converter()?
+            .convert_rows(keys.iter().map(OwnedRow::row))?;
+        Ok((columns, expiries.into()))
+    }
+
+    /// Puts keys of earlier epochs into a partition.
+    ///
+    /// # Errors
+    /// - columns of other types than the keys have
+    pub fn put(&self, partition: usize, keys: &[ArrayRef], expiries: &Int64Array) -> Result<()> {
+        let rows = self.converter()?.convert_columns(keys)?;
+        let partition = self.partition(partition);
+        let mut partition = lock(&partition);
+        for (row, expiry) in rows.iter().zip(expiries.values()) {
+            partition.seen.insert(row.owned());
+            partition
+                .expiries
+                .entry(*expiry)
+                .or_default()
+                .push(row.owned());
+        }
+        Ok(())
+    }
+}
+
+/// Memory that a held key takes: twice its bytes, and the entries of the two maps.
+fn key_bytes(key: &OwnedRow) -> usize {
+    2 * (key.row().data().len() + 48)
+}
+
+/// For each key that is not held its first row: key, event time, and place among all rows. Sorted by
+/// place, so that rows come out in the order in which they came in.
+fn first_of_keys(
+    converter: &RowConverter,
+    candidates: &[Candidates],
+    seen: &HashSet<OwnedRow>,
+) -> Result<Vec<(OwnedRow, i64, u64)>> {
+    let mut first: HashMap<OwnedRow, (i64, OwnedRow, u64)> = HashMap::new();
+    let mut place = 0;
+    for batch in candidates {
+        let keys = converter.convert_columns(&batch.keys)?;
+        let fields = batch
+            .rows
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| SortField::new(field.data_type().clone()))
+            .collect();
+        let rows = RowConverter::new(fields)?.convert_columns(batch.rows.columns())?;
+        for row in 0..batch.times.len() {
+            let key = keys.row(row).owned();
+            if !seen.contains(&key) {
+                let this = (batch.times.value(row), rows.row(row).owned(), place);
+                first
+                    .entry(key)
+                    .and_modify(|known| {
+                        if (this.0, this.1.row()) < (known.0, known.1.row()) {
+                            known.clone_from(&this);
+                        }
+                    })
+                    .or_insert(this);
+            }
+            place += 1;
+        }
+    }
+    let mut first: Vec<_> = first
+        .into_iter()
+        .map(|(key, (time, _, place))| (key, time, place))
+        .collect();
+    first.sort_unstable_by_key(|(.., place)| *place);
+    Ok(first)
+}
