@@ -26,6 +26,9 @@ pub struct StreamAggregate {
     pub time: Option<GroupTime>,
     /// The other grouping expressions, in order.
     pub keys: Vec<Expr>,
+    /// For each grouping set and grouping expression, whether the set leaves it out; none where the
+    /// GROUP BY has no sets.
+    pub left_out: Option<Vec<Vec<bool>>>,
     /// The aggregates.
     pub aggregates: Vec<Expr>,
     /// What is emitted when.
@@ -52,12 +55,20 @@ impl StreamAggregate {
             input,
             time,
             keys,
+            left_out: None,
             aggregates,
             mode,
             judges,
             id: None,
             schema,
         }
+    }
+
+    /// Whether a grouping set leaves the time out: its groups count late rows too.
+    pub fn has_timeless_set(&self) -> bool {
+        let position = self.time.as_ref().map(|time| time.position);
+        let sets = self.left_out.iter().flatten();
+        position.is_some_and(|at| sets.into_iter().any(|set| set.get(at) == Some(&true)))
     }
 
     /// Marks of its columns: the group's time keeps its mark.
@@ -89,6 +100,7 @@ impl Hash for StreamAggregate {
         self.input.hash(state);
         self.time.hash(state);
         self.keys.hash(state);
+        self.left_out.hash(state);
         self.aggregates.hash(state);
     }
 }

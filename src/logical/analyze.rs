@@ -27,6 +27,7 @@ use super::aggregate::StreamAggregate;
 use super::check;
 use super::deduplicate::StreamDeduplicate;
 use super::group_time::{GroupTime, TimeValue};
+use super::grouping_sets::sets_of;
 use super::marks::{Mark, Marks, expr_mark, marks, time_mark};
 use super::query::StreamQuery;
 use super::scan::{is_stream_scan, stream_scan, stream_scans};
@@ -220,7 +221,7 @@ fn greatest_delay(plan: &LogicalPlan) -> Result<Span> {
 
 /// An aggregate over a stream.
 fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPlan> {
-    check::grouping_sets(&aggregate.group_expr)?;
+    let sets = sets_of(&aggregate.group_expr)?;
     let (input, folded) = match fold_window(&aggregate)? {
         Some((input, position, window)) => (input, Some((position, window))),
         None => (Arc::unwrap_or_clone(Arc::clone(&aggregate.input)), None),
@@ -228,15 +229,16 @@ fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPla
     let input_marks = marks(&input)?;
     let time = match folded {
         Some((position, window)) => Some(window_time(position, &window, &input_marks)),
-        None => value_time(&aggregate.group_expr, &input, &input_marks)?,
+        None => value_time(&sets.exprs, &input, &input_marks)?,
     };
-    let mut keys = aggregate.group_expr;
+    check::grouping_sets(mode, &sets, time.as_ref())?;
+    let mut keys = sets.exprs;
     if let Some(time) = &time {
         keys.remove(time.position);
     }
     check::emits(mode, time.as_ref(), &keys)?;
     let judges = !input_marks.emitted;
-    let node = StreamAggregate::new(
+    let mut node = StreamAggregate::new(
         input,
         time,
         keys,
@@ -245,6 +247,7 @@ fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPla
         judges,
         aggregate.schema,
     );
+    node.left_out = sets.left_out;
     Ok(extension(node))
 }
 
@@ -317,15 +320,11 @@ fn fold_window(aggregate: &Aggregate) -> Result<Option<(LogicalPlan, usize, Time
         .schema()
         .qualified_field(window.window_index());
     let column = Column::new(qualifier.cloned(), field.name());
-    let position = aggregate
-        .group_expr
+    let group = sets_of(&aggregate.group_expr)?.exprs;
+    let position = group
         .iter()
         .position(|expr| *expr == Expr::Column(column.clone()));
-    let uses = aggregate
-        .group_expr
-        .iter()
-        .chain(&aggregate.aggr_expr)
-        .chain(&filters);
+    let uses = group.iter().chain(&aggregate.aggr_expr).chain(&filters);
     let used = uses
         .filter(|expr| expr.column_refs().contains(&column))
         .count();

@@ -8,6 +8,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Join, Limit, LogicalPlan, Opera
 
 use super::aggregate::StreamAggregate;
 use super::group_time::{GroupTime, TimeValue};
+use super::grouping_sets::Sets;
 use super::marks::{Mark, Marks, expr_mark, marks};
 use crate::config::OutputMode;
 use crate::error::{Place, Refusal};
@@ -107,15 +108,28 @@ pub(super) fn session_without_group(place: Option<Place>) -> DataFusionError {
     .into()
 }
 
-/// Grouping sets over a stream.
-pub(super) fn grouping_sets(group: &[Expr]) -> Result<()> {
-    if group
+/// Grouping sets whose groups could never be emitted, and sessions in them.
+pub(super) fn grouping_sets(mode: OutputMode, sets: &Sets, time: Option<&GroupTime>) -> Result<()> {
+    let Some(left_out) = &sets.left_out else {
+        return Ok(());
+    };
+    let position = time.map(|time| time.position);
+    let without_time = left_out
         .iter()
-        .any(|expr| matches!(expr, Expr::GroupingSet(_)))
-    {
+        .any(|set| position.is_none_or(|at| set.get(at) == Some(&true)));
+    if mode == OutputMode::Append && without_time {
+        return Err(Refusal::new(
+            OUTPUT_MODE,
+            UNSUPPORTED,
+            "In append mode a grouping set without the time window would never emit a row.",
+        )
+        .hint("name the window in every set: GROUPING SETS ((window, k), (window))")
+        .into());
+    }
+    if time.is_some_and(|time| matches!(time.value, TimeValue::Session(..))) {
         return refuse(
             "GROUPING_SETS",
-            "ROLLUP, CUBE and GROUPING SETS over a stream are not supported.",
+            "ROLLUP, CUBE and GROUPING SETS over session windows are not supported.",
             "write one query for each grouping",
         );
     }

@@ -16,6 +16,7 @@ mod check;
 mod deduplicate;
 mod group_columns;
 mod group_time;
+mod grouping_sets;
 mod keep;
 mod marks;
 mod query;

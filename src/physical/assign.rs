@@ -38,6 +38,8 @@ pub(super) struct AssignInfo {
     pub assignment: Assignment,
     /// Whether rows are judged late here.
     pub judges: bool,
+    /// Whether a grouping set without the time counts late rows: they stay, in a slice of their own.
+    pub counts_late: bool,
     /// The gate above, which keeps the counts.
     pub gate: Arc<GateInfo>,
 }
@@ -167,6 +169,9 @@ impl AssignStream {
             // An event time that the function has no value for is not a missing one.
             assigned.fates.rejected += assigned.fates.null.saturating_sub(nulls);
             assigned.fates.null = nulls.min(assigned.fates.null);
+        }
+        if self.info.counts_late {
+            assigned.keep_late();
         }
         self.fates.add(assigned.fates);
         match assigned.stays {

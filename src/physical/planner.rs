@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
-use datafusion::common::{DFSchema, Result, internal_datafusion_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_datafusion_err};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
@@ -16,7 +16,7 @@ use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggrega
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
-use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::expressions::{Column, Literal};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
@@ -172,7 +172,7 @@ impl Planning<'_> {
             false => partial,
         };
         // Without keys there is one partition, and nothing to spread.
-        let mode = if node.keys.is_empty() {
+        let mode = if node.keys.is_empty() && node.left_out.is_none() {
             AggregateMode::Final
         } else {
             AggregateMode::FinalPartitioned
@@ -234,7 +234,8 @@ impl Planning<'_> {
             mode: node.mode,
             closing: time.map_or(Ok(Closing::Never), |time| self.closing(time))?,
             shape,
-            keys: node.keys.len(),
+            // Behind the keys DataFusion puts the number of the grouping set.
+            keys: node.keys.len() + usize::from(node.left_out.is_some()),
             windows: time.is_some(),
         })
     }
@@ -293,6 +294,7 @@ impl Planning<'_> {
             event,
             assignment,
             judges: node.judges,
+            counts_late: node.has_timeless_set(),
             gate,
         })
     }
@@ -319,7 +321,30 @@ impl Planning<'_> {
                 format!("{at}:{}", key.schema_name()),
             ));
         }
-        Ok(PhysicalGroupBy::new_single(exprs))
+        let Some(left_out) = &node.left_out else {
+            return Ok(PhysicalGroupBy::new_single(exprs));
+        };
+        let nulls = exprs
+            .iter()
+            .map(|(expr, name)| {
+                let null = ScalarValue::try_from(expr.data_type(raw_schema)?)?;
+                Ok((Arc::new(Literal::new(null)) as _, name.clone()))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        // The slice stands for the time; without a time it is always there.
+        let position = node.time.as_ref().map(|time| time.position);
+        let groups = left_out.iter().map(|set| {
+            let time = position
+                .and_then(|at| set.get(at).copied())
+                .unwrap_or(false);
+            let keys = set
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| Some(*at) != position)
+                .map(|(_, out)| *out);
+            std::iter::once(time).chain(keys).collect()
+        });
+        Ok(PhysicalGroupBy::new(exprs, nulls, groups.collect(), true))
     }
 
     #[expect(

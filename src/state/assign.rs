@@ -31,6 +31,30 @@ pub struct Assigned {
     pub fates: Fates,
 }
 
+/// The slice of rows that come too late for their windows but count in groups without a time. The gate
+/// takes no window of it.
+pub(super) const LATE: i64 = i64::MIN;
+
+impl Assigned {
+    /// Keeps late rows, in the slice [`LATE`]: they count somewhere, so they are not late.
+    pub fn keep_late(&mut self) {
+        let Some(stays) = self.stays.take() else {
+            return;
+        };
+        let late = |row: usize| !stays.value(row) && self.slices.is_valid(row);
+        let slices = self
+            .slices
+            .iter()
+            .enumerate()
+            .map(|(row, slice)| if late(row) { Some(LATE) } else { slice });
+        let slices: Int64Array = slices.collect();
+        let all: BooleanArray = slices.iter().map(|slice| Some(slice.is_some())).collect();
+        self.slices = slices;
+        self.stays = Some(all);
+        self.fates.accepted += std::mem::take(&mut self.fates.late);
+    }
+}
+
 impl Assignment {
     /// Assigns a batch, with the windows that were closed when the epoch began.
     pub fn assign(&self, ticks: &Int64Array, closed: Closed) -> Assigned {

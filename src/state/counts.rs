@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::assign::LATE;
+
 /// Fates of the rows of one epoch at one operator. Every row is exactly one of the four.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fates {
@@ -89,6 +91,8 @@ impl Accepted {
         if let Some((slice, rows)) = self.last.take() {
             *self.slices.entry(slice).or_default() += rows;
         }
+        // Rows that are in no window are in no open one.
+        self.slices.remove(&LATE);
         self.slices
     }
 }

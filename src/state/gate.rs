@@ -27,9 +27,10 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
+use super::assign::LATE;
 use super::counts::Fates;
 use super::groups::Groups;
-use super::runs::{self, Run};
+use super::runs::{self, Run, TIMELESS};
 use super::sessions::{self, Settled};
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
@@ -50,6 +51,9 @@ pub enum GateShape {
 impl GateShape {
     /// Begins of the windows that a slice is in, newest first.
     fn windows(&self, slice: i64) -> Vec<i64> {
+        if slice == TIMELESS {
+            return vec![TIMELESS];
+        }
         match self {
             GateShape::One => vec![slice],
             GateShape::Hopping(shape) => shape.windows(slice).collect(),
@@ -59,6 +63,9 @@ impl GateShape {
 
     /// Begin of the newest window that a slice is in: when it has closed, all have.
     fn newest(&self, slice: i64) -> i64 {
+        if slice == TIMELESS {
+            return TIMELESS;
+        }
         match self {
             GateShape::Hopping(shape) => shape.newest(slice).unwrap_or(slice),
             GateShape::One | GateShape::Timeless | GateShape::Sessions => slice,
@@ -184,6 +191,11 @@ impl GateState {
             GateShape::Sessions => vec![(0, Run::whole(batch))],
             _ => runs::by_slice(batch)?,
         };
+        // Rows that are too late for their windows have counted in the groups without one.
+        let runs: Vec<(i64, Run)> = runs
+            .into_iter()
+            .filter(|(slice, _)| *slice != LATE || self.shape == GateShape::Timeless)
+            .collect();
         self.reserve(runs.iter().map(|(_, run)| run.bytes).sum(), pool)?;
         let partition = self.partition(partition);
         let mut partition = lock(&partition);

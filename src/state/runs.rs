@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, UInt64Array};
-use datafusion::arrow::compute::{partition, sort_to_indices, take_record_batch};
+use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, UInt64Array};
+use datafusion::arrow::compute::{
+    filter_record_batch, is_not_null, is_null, partition, sort_to_indices, take_record_batch,
+};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, internal_datafusion_err};
+
+/// The slice of groups without a time beside groups with one: no watermark reaches it.
+pub(super) const TIMELESS: i64 = i64::MAX;
 
 /// Rows of partial state, and the memory that was reserved for them.
 #[derive(Debug, Clone)]
@@ -39,6 +44,9 @@ pub(super) fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
 /// Cuts a batch into one run for each slice in it. The cuts share the batch's buffers: each has the
 /// share of its rows in the memory, and the last one what is left by rounding.
 pub(super) fn by_slice(batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
+    if slices(&batch)?.null_count() > 0 {
+        return with_timeless(&batch);
+    }
     let column = slices(&batch)?;
     let (Some(first), rows) = (column.values().first().copied(), batch.num_rows()) else {
         return Ok(Vec::new());
@@ -66,6 +74,17 @@ pub(super) fn by_slice(batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
         let batch = sorted.slice(range.start, range.len());
         cuts.push((keys.value(range.start), Run { batch, bytes }));
     }
+    Ok(cuts)
+}
+
+/// Parts the groups of grouping sets without the time, whose slice is null, from the others. Rows that
+/// came too late for their window are left out of the groups with one.
+fn with_timeless(batch: &RecordBatch) -> Result<Vec<(i64, Run)>> {
+    let column = slices(batch)?;
+    let timeless = filter_record_batch(batch, &is_null(column)?)?;
+    let timed = filter_record_batch(batch, &is_not_null(column)?)?;
+    let mut cuts = by_slice(timed)?;
+    cuts.push((TIMELESS, Run::whole(timeless)));
     Ok(cuts)
 }
 
