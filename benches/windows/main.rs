@@ -142,21 +142,34 @@ fn agree(query: &str, actual: i64, expected: i64) -> Result<()> {
     exec_err!("{query}: counts sum to {actual}, not to {expected}")
 }
 
-/// Prints the median time of an epoch of one row: append and refresh.
+/// Prints the median time of an epoch of one row: each in a refresh of its own, which plans the query
+/// anew, and all in one refresh, which plans it once.
 async fn one_row_epochs(epochs: usize) -> Result<()> {
     let context = StreamContext::new()?;
     for statement in ONE_ROW {
         context.sql(statement).await?.collect().await?;
     }
-    let mut micros = Vec::with_capacity(epochs);
+    let mut apart = Vec::with_capacity(epochs);
     for epoch in 0..epochs {
         let row = generate::one_row(epoch)?;
         let start = Instant::now();
         context.append("ticks", row).await?;
         context.refresh("per_second").await?;
-        micros.push(start.elapsed().as_secs_f64() * 1e6);
+        apart.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    let middle = median(micros);
-    println!("epoch of one row: {middle:.0} microseconds, median of {epochs}");
+    for epoch in epochs..2 * epochs {
+        context.append("ticks", generate::one_row(epoch)?).await?;
+    }
+    let records = context.refresh("per_second").await?;
+    let together = records
+        .iter()
+        .map(|record| record.duration.as_secs_f64() * 1e6)
+        .collect();
+    println!(
+        "epoch of one row: {:.0} microseconds in a refresh of its own, {:.0} in a refresh of {}; medians",
+        median(apart),
+        median(together),
+        records.len(),
+    );
     Ok(())
 }

@@ -48,17 +48,17 @@ pub(crate) const QUERIES: [Query; 3] = [
                 SELECT date_bin(INTERVAL '5 seconds', ts) AS slice, key, count(*) AS n
                 FROM events GROUP BY 1, 2),
             spread AS (
-                SELECT CAST(slice AS BIGINT) AS slice, key, n,
+                SELECT CAST(slice AS BIGINT) AS begin, key, n,
                     unnest(range(0, 60000000, 5000000)) AS back
                 FROM slices)
-            SELECT slice - back AS ws, key, sum(n) AS n FROM spread GROUP BY 1, 2",
+            SELECT begin - back AS ws, key, sum(n) AS n FROM spread GROUP BY 1, 2",
     },
 ];
 
 /// Statements before the epochs of one row.
 pub(crate) const ONE_ROW: [&str; 2] = [
     "CREATE TABLE ticks (ts TIMESTAMP(6), v BIGINT)",
-    "CREATE STREAMING TABLE per_second AS
+    "CREATE STREAMING TABLE per_second WITH (max_rows_per_epoch = 1) AS
         SELECT window.start AS ws, count(*) AS n, sum(v) AS s
         FROM STREAM ticks WATERMARK ts DELAY OF INTERVAL '1 second'
         GROUP BY window(ts, '1 second')",

@@ -60,46 +60,75 @@ impl OperatorCounts {
 
 /// Accepted rows by slice, of one partition of one epoch.
 ///
-/// Neighbouring rows are mostly in the same slice: the last one is remembered, so that a row costs a
-/// comparison and not a search.
-#[derive(Debug, Default)]
+/// Rows out of order go back and forth between a few slices: their counts stand in a small table, one
+/// place a slice, and move to the map when another slice needs the place.
+#[derive(Debug)]
 pub struct Accepted {
-    slices: BTreeMap<i64, u64>,
-    last: Option<(i64, u64)>,
+    places: Box<[(i64, u64); PLACES]>,
+    moved: BTreeMap<i64, u64>,
+}
+
+/// Places of the table: more than the windows that a row is usually out of order by.
+const PLACES: usize = 64;
+
+impl Default for Accepted {
+    fn default() -> Self {
+        Self {
+            places: Box::new([(0, 0); PLACES]),
+            moved: BTreeMap::new(),
+        }
+    }
+}
+
+/// The place of a slice: the upper bits of a product that spreads slices of any distance.
+#[inline]
+fn place(slice: i64) -> usize {
+    let spread = slice.cast_unsigned().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    usize::try_from(spread >> 58).unwrap_or_default() % PLACES
 }
 
 impl Accepted {
     /// Counts one row for each slice.
     pub fn count(&mut self, slices: &[i64]) {
-        let Some(first) = slices.first() else {
-            return;
-        };
-        let (mut slice, mut rows) = self.last.take().unwrap_or((*first, 0));
-        for next in slices {
-            if *next == slice {
-                rows += 1;
-            } else {
-                *self.slices.entry(slice).or_default() += rows;
-                (slice, rows) = (*next, 1);
+        for slice in slices {
+            let (held, rows) = &mut self.places[place(*slice)];
+            if held != slice {
+                if *rows > 0 {
+                    *self.moved.entry(*held).or_default() += *rows;
+                }
+                (*held, *rows) = (*slice, 0);
             }
+            *rows += 1;
         }
-        self.last = Some((slice, rows));
     }
 
     /// The counts.
     pub fn finish(mut self) -> BTreeMap<i64, u64> {
-        if let Some((slice, rows)) = self.last.take() {
-            *self.slices.entry(slice).or_default() += rows;
+        for (slice, rows) in self.places.iter().filter(|(_, rows)| *rows > 0) {
+            *self.moved.entry(*slice).or_default() += *rows;
         }
         // Rows that are in no window are in no open one.
-        self.slices.remove(&LATE);
-        self.slices
+        self.moved.remove(&LATE);
+        self.moved
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slices_that_share_a_place_are_counted_apart() {
+        let mut accepted = Accepted::default();
+        let slices: Vec<i64> = (0..1_000)
+            .chain(0..1_000)
+            .map(|slice| slice * 10_000_000)
+            .collect();
+        accepted.count(&slices);
+        let counts = accepted.finish();
+        assert_eq!(counts.len(), 1_000);
+        assert!(counts.values().all(|rows| *rows == 2));
+    }
 
     #[test]
     fn rows_are_counted_over_batches() {

@@ -16,7 +16,9 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::EmptyRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::stream::{
+    RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
+};
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, ObjectStoreExt};
 
@@ -162,7 +164,7 @@ pub(super) async fn open(
     let plan = format
         .create_physical_plan(env.session.as_ref(), config)
         .await?;
-    let stream = execute_stream(plan, Arc::clone(&env.task))?;
+    let stream = ahead(execute_stream(plan, Arc::clone(&env.task))?);
     if layout.places.iter().all(Option::is_some) {
         return Ok(stream);
     }
@@ -172,6 +174,25 @@ pub(super) async fn open(
         stream.map(move |batch| fill(&batch?, &places, &schema))
     };
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, filled)))
+}
+
+/// Batches that are read before they are asked for: while an epoch is aggregated, the next one is read.
+const AHEAD: usize = 64;
+
+/// Reads a stream in a task of its own, some batches ahead of who asks. Dropping the stream ends the task.
+fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let mut builder = RecordBatchReceiverStreamBuilder::new(stream.schema(), AHEAD);
+    let sender = builder.tx();
+    builder.spawn(async move {
+        while let Some(batch) = stream.next().await {
+            if sender.send(batch).await.is_err() {
+                // Nobody reads on.
+                break;
+            }
+        }
+        Ok(())
+    });
+    builder.build()
 }
 
 /// Adds columns of nulls for those that a file does not have.
