@@ -6,6 +6,7 @@ pub use choice::{EndOfInput, OnBadRecord, OutputMode, WatermarkPolicy};
 
 use std::any::Any;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use datafusion::arrow::datatypes::TimeUnit;
@@ -63,6 +64,12 @@ macro_rules! settings {
     };
 }
 
+/// Rows of an epoch unless it is said: so many that the fixed cost of an epoch does not count beside them.
+const ROWS: NonZeroUsize = match NonZeroUsize::new(1_048_576) {
+    Some(rows) => rows,
+    None => NonZeroUsize::MIN,
+};
+
 settings! {
     /// What an ad-hoc SELECT does when its input ends: `close` closes every window, `hold` ends without closing.
     end_of_input: EndOfInput = EndOfInput::Close,
@@ -71,7 +78,7 @@ settings! {
     /// Output mode of ad-hoc queries: `append`, `update` or `complete`.
     output_mode: OutputMode = OutputMode::Append,
     /// Greatest number of rows that an epoch takes from a source.
-    max_rows_per_epoch: usize = 1_048_576,
+    max_rows_per_epoch: NonZeroUsize = ROWS,
     /// Greatest number of files that an epoch takes from a source; 0 means no limit.
     max_files_per_epoch: usize = 0,
     /// Column at whose change of value an epoch ends; empty means none.

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{
     DataFusionError, Result, SchemaReference, TableReference, exec_err, plan_err,
 };
 use datafusion::dataframe::DataFrame;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{
     AggregateUDF, CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan,
-    LogicalPlanBuilder, ScalarUDF,
+    LogicalPlanBuilder, ScalarUDF, Statement as LogicalStatement,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqlparser::dialect::dialect_from_str;
@@ -26,7 +28,7 @@ use crate::catalog::{
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
-use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
+use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime, without_places};
 use crate::query::{EpochProgress, Live, LiveSender, QueryPlanner};
 use crate::source::{AppendLog, AppendTable};
 use crate::sql::{
@@ -92,7 +94,7 @@ impl StreamContext {
     pub fn over(session: SessionContext) -> Result<Self> {
         let tables: Arc<StreamingTables> = Arc::default();
         let live = Arc::new(LiveSender(watch::Sender::default()));
-        let state = install(session.state(), &live);
+        let state = install(session.state(), &live)?;
         *session.state_ref().write() = state;
         session.register_udf(ScalarUDF::from(WindowTime::default()));
         for name in ["window", "session_window"] {
@@ -376,6 +378,11 @@ impl StreamContext {
             .await?;
         match plan {
             LogicalPlan::Ddl(ddl) => self.define(ddl).await,
+            LogicalPlan::Statement(LogicalStatement::ResetVariable(reset))
+                if reset.variable.starts_with("tidegate.") =>
+            {
+                self.reset(&reset.variable)
+            }
             plan => {
                 let state = self.session.state();
                 if plan.exists(|node| Ok(crate::logical::is_stream_scan(node)))? {
@@ -391,6 +398,25 @@ impl StreamContext {
         }
     }
 
+    /// `RESET tidegate.…`, which DataFusion does for its own settings only.
+    fn reset(&self, variable: &str) -> Result<DataFrame> {
+        let defaults = TidegateOptions::default().entries();
+        let default = defaults
+            .iter()
+            .find(|entry| entry.key == variable)
+            .and_then(|entry| entry.value.clone());
+        let Some(default) = default else {
+            return plan_err!("there is no setting {variable}");
+        };
+        self.session
+            .state_ref()
+            .write()
+            .config_mut()
+            .options_mut()
+            .set(variable, &default)?;
+        self.nothing()
+    }
+
     async fn define(&self, ddl: DdlStatement) -> Result<DataFrame> {
         match ddl {
             DdlStatement::CreateMemoryTable(create) => self.create_append_table(create).await,
@@ -402,7 +428,8 @@ impl StreamContext {
                     .execute_logical_plan(LogicalPlan::Ddl(DdlStatement::DropTable(drop)))
                     .await
             }
-            DdlStatement::CreateView(create) => {
+            DdlStatement::CreateView(mut create) => {
+                create.input = Arc::new(without_places(Arc::unwrap_or_clone(create.input))?);
                 if create.or_replace {
                     self.refuse_if_taken(&create.name, "replace")?;
                 }
@@ -569,7 +596,7 @@ fn read(sql: &str, state: &SessionState) -> Result<Parsed> {
 }
 
 /// A session's state with our rules, planners and settings.
-fn install(state: SessionState, live: &Arc<LiveSender>) -> SessionState {
+fn install(state: SessionState, live: &Arc<LiveSender>) -> Result<SessionState> {
     let mut config = state.config().clone().with_extension(Arc::clone(live));
     if config
         .options()
@@ -589,12 +616,17 @@ fn install(state: SessionState, live: &Arc<LiveSender>) -> SessionState {
         .collect();
     let mut relations: Vec<_> = state.relation_planners().to_vec();
     relations.insert(0, Arc::new(StreamRelations));
-    rebuilt(state, config)
+    // DataFusion keeps listings of folders: files that come later would not be seen.
+    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
+        .with_object_list_cache_limit(0)
+        .build_arc()?;
+    Ok(rebuilt(state, config)
+        .with_runtime_env(runtime)
         .with_analyzer_rule(Arc::new(StreamAnalyzer))
         .with_optimizer_rules(rules)
         .with_relation_planners(relations)
         .with_query_planner(Arc::new(QueryPlanner))
-        .build()
+        .build())
 }
 
 fn exists(name: &TableReference) -> DataFusionError {

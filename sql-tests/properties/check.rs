@@ -1,78 +1,60 @@
 //! Runs a scenario through SQL and compares it with the model, epoch by epoch.
 
-use std::fmt::Debug;
-use std::time::{Duration, Instant};
-
-use crate::model::{Figures, Model};
+use crate::follow::{Reference, compare, same, sorted};
+use crate::model::{Figures, Model, Outcome};
 use crate::query::{Mode, Query, Row, Rows};
 use crate::scenario::{Rng, Scenario};
 use crate::session::{Checked, Session};
 use crate::text;
+use crate::trial::Trial;
 
-/// Time after which a scenario of a few hundred rows hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+impl Trial for Scenario {
+    fn seed(&self) -> u64 {
+        self.feed.seed
+    }
 
-/// Time spent on making a failing scenario smaller.
-const SHRINKING: Duration = Duration::from_secs(30);
+    async fn run(&self) -> Checked<()> {
+        run(self).await
+    }
 
-/// Panics, with seed and statements to replay, if the scenario does not do what the model says.
-pub(crate) async fn check(scenario: Scenario) {
-    let Err(first) = attempt(&scenario).await else {
-        return;
-    };
-    let (smallest, problem) = shrink(scenario, first).await;
-    panic!(
-        "TIDEGATE_SEED={}\n{problem}\nThe smallest scenario that fails:\n{}",
-        smallest.seed,
-        text::replay(&smallest)
-    );
-}
+    fn smaller(&self) -> Vec<Self> {
+        let query = &self.query;
+        let with = |feed| Self {
+            query: query.clone(),
+            feed,
+        };
+        self.feed.smaller().into_iter().map(with).collect()
+    }
 
-/// Removes rounds and rows as long as what is left still fails.
-async fn shrink(mut scenario: Scenario, mut problem: String) -> (Scenario, String) {
-    let begin = Instant::now();
-    'smaller: loop {
-        for candidate in scenario.smaller() {
-            if begin.elapsed() > SHRINKING {
-                return (scenario, problem);
-            }
-            if let Err(again) = attempt(&candidate).await {
-                (scenario, problem) = (candidate, again);
-                continue 'smaller;
-            }
-        }
-        return (scenario, problem);
+    fn replay(&self) -> String {
+        text::replay(&self.feed, &text::definition(self), Model::new(&self.query))
     }
 }
 
-/// Runs a scenario; a panic or a hang is a failure like any other.
-async fn attempt(scenario: &Scenario) -> Checked<()> {
-    let scenario = scenario.clone();
-    let task = tokio::spawn(async move { run(&scenario).await });
-    let stop = task.abort_handle();
-    match tokio::time::timeout(PATIENCE, task).await {
-        Ok(ended) => ended.unwrap_or_else(|error| Err(error.to_string())),
-        Err(_) => {
-            stop.abort();
-            Err(format!("not done after {PATIENCE:?}"))
-        }
+impl Reference for Model<'_> {
+    fn epoch(&mut self, rows: &[Row]) -> Outcome {
+        Model::epoch(self, rows)
+    }
+
+    fn table(&self) -> Rows {
+        Model::table(self)
     }
 }
 
 async fn run(scenario: &Scenario) -> Checked<()> {
-    let query = &scenario.query;
-    let session = Session::open(scenario.partitions).await?;
+    let (query, feed) = (&scenario.query, &scenario.feed);
+    let session = Session::open(feed.partitions).await?;
     session.create("t").await?;
     session.run(&text::definition(scenario)).await?;
     let mut model = Model::new(query);
     let mut ledger = Ledger::default();
-    let mut rng = Rng::new(scenario.seed);
-    for round in &scenario.rounds {
+    let mut rng = Rng::new(feed.seed);
+    for round in &feed.rounds {
         session.feed("t", round, &mut rng).await?;
         let records = session.refresh("q").await?;
-        let emitted = compare(&session, scenario, round, &records, &mut model).await?;
+        let emitted = compare(&session, feed, round, &records, &mut model).await?;
         ledger.add(query, round, &records);
-        if scenario.max_rows.is_none() && query.mode == Mode::Append {
+        if feed.max_rows.is_none() && query.mode == Mode::Append {
             ledger.emitted += rows_in(query, &emitted);
             ledger.balance(query, ledger.emitted)?;
         }
@@ -81,31 +63,6 @@ async fn run(scenario: &Scenario) -> Checked<()> {
     same("rows of q", &table, &sorted(model.table()))?;
     ledger.balance(query, rows_in(query, &table))?;
     recount(&session, query, &model, &table, &mut rng).await
-}
-
-/// Compares the epochs of one refresh; gives the rows of the last.
-async fn compare(
-    session: &Session,
-    scenario: &Scenario,
-    round: &[Row],
-    records: &[Figures],
-    model: &mut Model<'_>,
-) -> Checked<Rows> {
-    let outcomes: Vec<_> = scenario
-        .epochs(round)
-        .into_iter()
-        .map(|rows| model.epoch(rows))
-        .collect();
-    let expected: Vec<Figures> = outcomes.iter().map(|outcome| outcome.figures).collect();
-    same("figures", records, &expected)?;
-    let last = outcomes.into_iter().next_back();
-    let last = last.ok_or("a refresh has at least one epoch")?;
-    let epoch = last.figures.epoch;
-    let emitted = format!("SELECT * FROM emitted('q', {epoch})");
-    let emitted = session.rows(&emitted).await?;
-    let what = format!("rows emitted in epoch {epoch}");
-    same(&what, &emitted, &sorted(last.emitted))?;
-    Ok(emitted)
 }
 
 /// Rows in, and where they went by the query's own account.
@@ -170,23 +127,4 @@ async fn recount(
         batch.retain(|row| row[0].int().is_some_and(|start| model.has_closed(start)));
     }
     same("rows of q and of the batch query", table, &batch)
-}
-
-fn sorted(mut rows: Rows) -> Rows {
-    rows.sort();
-    rows
-}
-
-/// An error that shows both sides if they differ.
-pub(crate) fn same<T: PartialEq + Debug + ?Sized>(
-    what: &str,
-    actual: &T,
-    expected: &T,
-) -> Checked<()> {
-    if actual == expected {
-        return Ok(());
-    }
-    Err(format!(
-        "{what}\n  actual:   {actual:?}\n  expected: {expected:?}"
-    ))
 }

@@ -2,9 +2,10 @@
 //!
 //! | family | catches |
 //! |---|---|
-//! | `scenarios_*` | any figure or row of any epoch that the model does not give; rows lost or doubled between epochs, partitions and batches; a result that differs from the batch query |
+//! | `scenarios_*`: `check`, `session_windows`, `deduplication`, `chains` | any figure or row of any epoch that the model does not give; rows lost or doubled between epochs, partitions and batches; a result that differs from the batch query |
+//! | `scenarios_*`: `metamorphic` | what depends on where time begins, on empty epochs or on the number of partitions, in the model too |
 //! | `plans::*` | inputs that a join, a limit or an empty side leaves unread: hangs, watermarks that stand still, state never released |
-//! | `model::tests` | a model that is wrong |
+//! | `*::tests` | a model that is wrong |
 //!
 //! A scenario is a function of its seed. A failure prints the seed and statements to replay by hand.
 //!
@@ -21,17 +22,30 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod arrivals;
+mod chains;
 mod check;
+mod deduplication;
+mod follow;
+mod metamorphic;
 mod model;
 mod plans;
 mod query;
 mod scenario;
 mod session;
+mod session_model;
+mod session_windows;
 mod text;
+mod trial;
 
 use tokio::runtime::{Builder, Runtime};
 
+use chains::ChainScenario;
+use deduplication::DedupScenario;
+use metamorphic::Changed;
 use scenario::Scenario;
+use session_windows::SessionScenario;
+use trial::Trial;
 
 /// Scenarios unless `TIDEGATE_SCENARIOS` says otherwise.
 const SCENARIOS: u64 = 1_000;
@@ -65,7 +79,22 @@ fn check_share(share: u64) {
     };
     let runtime = runtime();
     for seed in seeds {
-        runtime.block_on(check::check(Scenario::of(seed)));
+        runtime.block_on(check_seed(seed));
+    }
+}
+
+/// Checks the trial of a seed. Every share has all families, time windows the most of them.
+async fn check_seed(seed: u64) {
+    let (family, turn) = (seed / SHARES % 10, seed / SHARES / 10 % 3);
+    match (family, turn) {
+        (4 | 5, _) => trial::check(SessionScenario::of(seed)).await,
+        (6, _) => trial::check(DedupScenario::of(seed)).await,
+        (7, _) => trial::check(ChainScenario::of(seed)).await,
+        (8, _) => trial::check(Changed::of(Scenario::of(seed))).await,
+        (9, 0) => trial::check(Changed::of(SessionScenario::of(seed))).await,
+        (9, 1) => trial::check(Changed::of(DedupScenario::of(seed))).await,
+        (9, _) => trial::check(Changed::of(ChainScenario::of(seed))).await,
+        _ => trial::check(Scenario::of(seed)).await,
     }
 }
 
@@ -87,4 +116,20 @@ fn scenarios_third_share() {
 #[test]
 fn scenarios_fourth_share() {
     check_share(3);
+}
+
+/// The replay of one seed's trial is the same when it is made again.
+fn repeats<T: Trial>(of: impl Fn(u64) -> T) {
+    for seed in 0..100 {
+        assert_eq!(of(seed).replay(), of(seed).replay());
+    }
+}
+
+#[test]
+fn a_scenario_is_a_function_of_its_seed() {
+    repeats(Scenario::of);
+    repeats(SessionScenario::of);
+    repeats(DedupScenario::of);
+    repeats(ChainScenario::of);
+    repeats(|seed| Changed::of(Scenario::of(seed)));
 }

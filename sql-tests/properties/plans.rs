@@ -3,12 +3,13 @@
 //! Each runs next to the plain query over the same arrivals. Whatever stands above, every source is
 //! drained in every epoch: the watermark and the counts are those of the plain query.
 
-use crate::check::{PATIENCE, same};
+use crate::follow::same;
 use crate::model::{Figures, Model, Outcome};
 use crate::query::{Cell, Grouping, Mode, Query, Row, Rows};
-use crate::scenario::{Rng, Scenario};
+use crate::scenario::Rng;
 use crate::session::{Checked, Session};
 use crate::text;
+use crate::trial::PATIENCE;
 
 const SECOND: i64 = 1_000_000;
 
@@ -279,14 +280,4 @@ fn a_clause_used_twice_is_read_once() {
         })
         .await
     });
-}
-
-#[test]
-fn a_scenario_is_a_function_of_its_seed() {
-    for seed in 0..100 {
-        assert_eq!(
-            text::replay(&Scenario::of(seed)),
-            text::replay(&Scenario::of(seed))
-        );
-    }
 }

@@ -87,6 +87,11 @@ impl Grouping {
         size == slide
     }
 
+    /// How far apart windows begin, in microseconds.
+    pub(crate) fn slide(self) -> i64 {
+        self.shape().1
+    }
+
     /// End of the window that begins at `start`.
     pub(crate) fn end(self, start: i64) -> i64 {
         start + self.shape().0
@@ -178,6 +183,13 @@ pub(crate) enum Predicate {
 }
 
 impl Predicate {
+    /// Moves the times in it.
+    pub(crate) fn shift(&mut self, by: i64) {
+        if let Self::TimeAtLeast(bound) = self {
+            *bound += by;
+        }
+    }
+
     fn holds(&self, row: &Row) -> bool {
         match self {
             Self::ValueAtLeast(bound) => row.v.is_some_and(|v| v >= *bound),

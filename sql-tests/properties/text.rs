@@ -2,7 +2,8 @@
 
 use chrono::DateTime;
 
-use crate::model::Model;
+use crate::arrivals::Feed;
+use crate::follow::Reference;
 use crate::query::{Aggregate, Grouping, Mode, Predicate, Query, Row};
 use crate::scenario::Scenario;
 
@@ -21,23 +22,35 @@ const UNITS: [(i64, &str); 5] = [
 /// The statement that defines the streaming table `q` of a scenario.
 pub(crate) fn definition(scenario: &Scenario) -> String {
     let query = &scenario.query;
-    let mode = match query.mode {
+    define(query.mode, &scenario.feed, &select(query, "STREAM t"))
+}
+
+/// The statement that defines the streaming table `q`.
+pub(crate) fn define(mode: Mode, feed: &Feed, query: &str) -> String {
+    let mode = match mode {
         Mode::Append => "append",
         Mode::Update => "update",
         Mode::Complete => "complete",
     };
-    let most = scenario
+    let most = feed
         .max_rows
         .map(|most| format!(", max_rows_per_epoch = '{most}'"))
         .unwrap_or_default();
-    format!(
-        "CREATE STREAMING TABLE q WITH (output_mode = '{mode}'{most}) AS\n{}",
-        select(query, "STREAM t")
-    )
+    format!("CREATE STREAMING TABLE q WITH (output_mode = '{mode}'{most}) AS\n{query}")
+}
+
+/// The rows that `q` emitted in an epoch.
+pub(crate) fn emitted(epoch: u64) -> String {
+    format!("SELECT * FROM emitted('q', {epoch})")
 }
 
 /// The query over `relation`, which is `STREAM t` or a table's name.
 pub(crate) fn select(query: &Query, relation: &str) -> String {
+    select_columns(query, relation, &columns(query))
+}
+
+/// The same with other columns.
+pub(crate) fn select_columns(query: &Query, relation: &str, columns: &str) -> String {
     let mut filter = String::new();
     let mut from = relation.to_owned();
     if let Some(condition) = &query.filter {
@@ -48,19 +61,23 @@ pub(crate) fn select(query: &Query, relation: &str) -> String {
             filter = format!("\nWHERE {text}");
         }
     }
-    let clause = query
+    let watermark = query
         .delay
-        .map(|delay| format!(" WATERMARK ts DELAY OF INTERVAL '{}'", duration(delay)))
+        .map(|delay| format!(" {}", clause(delay)))
         .unwrap_or_default();
     let having = query
         .having
         .map(|bound| format!("\nHAVING count(*) >= {bound}"))
         .unwrap_or_default();
     format!(
-        "SELECT {}\nFROM {from}{clause}{filter}\nGROUP BY {}{having}",
-        columns(query),
+        "SELECT {columns}\nFROM {from}{watermark}{filter}\nGROUP BY {}{having}",
         keys(query)
     )
+}
+
+/// The clause over `ts`.
+pub(crate) fn clause(delay: i64) -> String {
+    format!("WATERMARK ts DELAY OF INTERVAL '{}'", duration(delay))
 }
 
 fn columns(query: &Query) -> String {
@@ -142,20 +159,18 @@ fn timestamp(micros: i64) -> String {
     format!("TIMESTAMP '{}'", time.format("%Y-%m-%dT%H:%M:%S%.6f"))
 }
 
-/// The scenario as statements that a person can run, with what each refresh should say.
-pub(crate) fn replay(scenario: &Scenario) -> String {
+/// A feed of the streaming table `q` as statements that a person can run, with what `model` says of each refresh.
+pub(crate) fn replay(feed: &Feed, definition: &str, mut model: impl Reference) -> String {
     let mut text = format!(
-        "SET datafusion.execution.target_partitions = {};\nCREATE TABLE t {COLUMNS};\n{};\n",
-        scenario.partitions,
-        definition(scenario)
+        "SET datafusion.execution.target_partitions = {};\nCREATE TABLE t {COLUMNS};\n{definition};\n",
+        feed.partitions
     );
-    let mut model = Model::new(&scenario.query);
-    for round in &scenario.rounds {
+    for round in &feed.rounds {
         text.push_str(&insert(round));
         text.push_str("REFRESH STREAMING TABLE q;\n");
-        for rows in scenario.epochs(round) {
+        for rows in feed.epochs(round) {
             let outcome = model.epoch(rows);
-            text.push_str(&format!("-- {:?}\n", outcome.figures));
+            text.push_str(&format!("-- {:?}\n", model.told(outcome.figures)));
             text.push_str(&format!("-- {:?}\n", outcome.emitted));
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::Result;
 use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
@@ -15,7 +15,9 @@ use super::unbounded::UnboundedTables;
 use crate::config::OutputMode;
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
-use crate::logical::{StreamAggregate, StreamQuery, group_columns, stream_scan, stream_scans};
+use crate::logical::{
+    StreamAggregate, StreamDeduplicate, StreamQuery, group_columns, stream_scan, stream_scans,
+};
 use crate::sql::CreateStreamingTable;
 
 /// Options of `WITH (…)`: they take the place of the session's settings for this table.
@@ -72,10 +74,6 @@ impl TableOptions {
     }
 }
 
-fn invalid(key: &str, reason: &str) -> DataFusionError {
-    Refusal::new("INVALID_STREAM_OPTION", "42616", format!("{key}: {reason}")).into()
-}
-
 /// A streaming table's query, as it was understood when it was defined.
 #[derive(Debug, Clone)]
 pub struct Definition {
@@ -112,7 +110,6 @@ impl Definition {
         let options = TableOptions::try_new(create.options.clone())?;
         let state = options.apply(state)?;
         let settings = crate::config::options(state.config_options());
-        check_values(&settings)?;
         let (plan, limit) = streaming_plan(&create.query, &state, unbounded).await?;
         let mode = settings.output_mode;
         let key = match mode {
@@ -183,6 +180,9 @@ impl Definition {
 fn eviction(plan: &LogicalPlan, mode: OutputMode) -> Result<&'static str> {
     let (mut state, mut kept) = (false, false);
     plan.apply(|node| {
+        if let LogicalPlan::Extension(extension) = node {
+            state |= extension.node.as_any().is::<StreamDeduplicate>();
+        }
         if let LogicalPlan::Extension(extension) = node
             && let Some(aggregate) = extension.node.as_any().downcast_ref::<StreamAggregate>()
         {
@@ -219,17 +219,6 @@ fn result_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
         .map(|field| Field::new(field.name(), field.data_type().clone(), true))
         .collect();
     Ok(Arc::new(Schema::new(fields)))
-}
-
-/// A value that is read late, checked early.
-fn check_values(settings: &TidegateOptions) -> Result<()> {
-    if settings.max_rows_per_epoch == 0 {
-        return Err(invalid(
-            "max_rows_per_epoch",
-            "an epoch needs at least one row.",
-        ));
-    }
-    Ok(())
 }
 
 /// A result that is replaced has no order of arrival to read.

@@ -82,7 +82,7 @@ impl StreamAggregate {
                 }
                 TimeValue::Session(spec, _) => Mark::Session(spec.clone()),
                 TimeValue::Bin(bin) => Mark::Bin(bin.clone()),
-                TimeValue::Instant(_) => Mark::EventTime,
+                TimeValue::Instant(_) => Mark::EventTime(time.behind),
             });
             columns.insert(time.position.min(columns.len()), mark);
         }
@@ -90,6 +90,7 @@ impl StreamAggregate {
         Ok(Marks {
             streaming: input.streaming,
             emitted: true,
+            aggregated: true,
             columns,
         })
     }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, Result, TableReference};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, DistinctOn, Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder,
-    ScalarUDF, cast,
+    Aggregate, Distinct, DistinctOn, Expr, Extension, FetchType, Filter, Limit, LogicalPlan,
+    LogicalPlanBuilder, ScalarUDF, cast,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -71,6 +71,32 @@ pub fn analyze(
         Some(found) if found.place.is_none() => found.clone().at(place).into(),
         _ => error,
     })
+}
+
+/// A plan without the places of its text: a view is read by texts that are not its own.
+///
+/// # Errors
+/// - none of its own
+pub fn without_places(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| match &node {
+        LogicalPlan::TableScan(scan) => match stream_scan(&scan.source) {
+            Some(stream) => {
+                let mut scan = scan.clone();
+                scan.source = Arc::new(stream.without_place());
+                Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+            }
+            None => Ok(Transformed::no(node)),
+        },
+        LogicalPlan::Extension(found) => match found.node.as_any().downcast_ref::<TimeWindow>() {
+            Some(window) => Ok(Transformed::yes(extension(TimeWindow {
+                place: None,
+                ..window.clone()
+            }))),
+            None => Ok(Transformed::no(node)),
+        },
+        _ => Ok(Transformed::no(node)),
+    })?;
+    Ok(plan.data)
 }
 
 /// Place of the first stream of a plan that has one.
@@ -152,8 +178,30 @@ fn streaming_node(plan: LogicalPlan, mode: OutputMode) -> Result<Transformed<Log
                 _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
             }
         }
+        LogicalPlan::Limit(limit) if takes_nothing(&limit)? && marks(&limit.input)?.streaming => {
+            // Nothing needs an order; DataFusion's sort does not take a limit of nothing.
+            let unsorted =
+                Arc::unwrap_or_clone(Arc::clone(&limit.input)).transform_up(|node| match node {
+                    LogicalPlan::Sort(sort) => {
+                        Ok(Transformed::yes(Arc::unwrap_or_clone(sort.input)))
+                    }
+                    other => Ok(Transformed::no(other)),
+                })?;
+            Ok(Transformed::yes(LogicalPlan::Limit(Limit {
+                input: Arc::new(unsorted.data),
+                ..limit
+            })))
+        }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Whether a LIMIT is 0.
+fn takes_nothing(limit: &Limit) -> Result<bool> {
+    Ok(matches!(
+        limit.get_fetch_type()?,
+        FetchType::Literal(Some(0))
+    ))
 }
 
 /// `DISTINCT ON` over a stream: the columns that are selected, the keys and the event time in one
@@ -164,7 +212,7 @@ fn stream_deduplicate(on: DistinctOn) -> Result<LogicalPlan> {
     let time = input_marks
         .columns
         .iter()
-        .position(|mark| *mark == Some(Mark::EventTime));
+        .position(|mark| matches!(mark, Some(Mark::EventTime(_))));
     let Some(time) = time else {
         return Err(check::keys_for_ever());
     };
@@ -175,7 +223,9 @@ fn stream_deduplicate(on: DistinctOn) -> Result<LogicalPlan> {
     let by_time = on.on_expr.contains(&time);
     let keys = on.on_expr.len();
     let outputs = on.select_expr.len();
-    let named = |at: usize, expr: Expr| expr.alias(format!("__key{at}"));
+    // Under a qualifier of their own they cannot meet a column of the user's.
+    let own = || Some(TableReference::bare("__tidegate_on"));
+    let named = |at: usize, expr: Expr| expr.alias_qualified(own(), format!("key{at}"));
     let keyed = on
         .on_expr
         .into_iter()
@@ -185,7 +235,7 @@ fn stream_deduplicate(on: DistinctOn) -> Result<LogicalPlan> {
         .select_expr
         .into_iter()
         .chain(keyed)
-        .chain([time.alias("__event_time")]);
+        .chain([time.alias_qualified(own(), "event_time")]);
     let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(on.input))
         .project(columns.collect::<Vec<_>>())?
         .build()?;
@@ -226,6 +276,9 @@ fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPla
         Some((input, position, window)) => (input, Some((position, window))),
         None => (Arc::unwrap_or_clone(Arc::clone(&aggregate.input)), None),
     };
+    if folded.is_none() {
+        check::no_session_below(&input)?;
+    }
     let input_marks = marks(&input)?;
     let time = match folded {
         Some((position, window)) => Some(window_time(position, &window, &input_marks)),
@@ -268,7 +321,16 @@ fn window_time(position: usize, window: &TimeWindow, input: &Marks) -> GroupTime
         position,
         expr: window.time.clone(),
         value,
-        closes: mark == Some(Mark::EventTime),
+        closes: matches!(mark, Some(Mark::EventTime(_))),
+        behind: behind(mark.as_ref()),
+    }
+}
+
+/// How far a marked time may be before the moment that the watermark speaks of.
+fn behind(mark: Option<&Mark>) -> Span {
+    match mark {
+        Some(Mark::EventTime(behind)) => *behind,
+        _ => Span::ZERO,
     }
 }
 
@@ -280,10 +342,12 @@ fn value_time(
 ) -> Result<Option<GroupTime>> {
     use datafusion::logical_expr::ExprSchemable;
     for (position, expr) in group.iter().enumerate() {
-        let value = match expr_mark(expr, input.schema(), input_marks) {
+        let mark = expr_mark(expr, input.schema(), input_marks);
+        let behind = behind(mark.as_ref());
+        let value = match mark {
             Some(Mark::Window(spec)) => TimeValue::WindowColumn(spec),
             Some(Mark::Bin(bin)) => TimeValue::Bin(bin),
-            Some(Mark::EventTime) => match expr.get_type(input.schema().as_ref())? {
+            Some(Mark::EventTime(_)) => match expr.get_type(input.schema().as_ref())? {
                 DataType::Timestamp(unit, _) => TimeValue::Instant(unit_of(&unit)),
                 _ => continue,
             },
@@ -294,6 +358,7 @@ fn value_time(
             position,
             expr,
             value,
+            behind,
             closes: true,
         }));
     }

@@ -10,6 +10,7 @@ use super::aggregate::StreamAggregate;
 use super::group_time::{GroupTime, TimeValue};
 use super::grouping_sets::Sets;
 use super::marks::{Mark, Marks, expr_mark, marks};
+use super::time_window::{TimeWindow, Windows};
 use crate::config::OutputMode;
 use crate::error::{Place, Refusal};
 
@@ -108,6 +109,21 @@ pub(super) fn session_without_group(place: Option<Place>) -> DataFusionError {
     .into()
 }
 
+/// A session window that its aggregate has not taken, because it is used elsewhere too.
+pub(super) fn no_session_below(input: &LogicalPlan) -> Result<()> {
+    let mut below = input;
+    while let LogicalPlan::Filter(filter) = below {
+        below = &filter.input;
+    }
+    if let LogicalPlan::Extension(extension) = below
+        && let Some(window) = extension.node.as_any().downcast_ref::<TimeWindow>()
+        && matches!(window.windows, Windows::Session(..))
+    {
+        return Err(session_without_group(window.place));
+    }
+    Ok(())
+}
+
 /// Grouping sets whose groups could never be emitted, and sessions in them.
 pub(super) fn grouping_sets(mode: OutputMode, sets: &Sets, time: Option<&GroupTime>) -> Result<()> {
     let Some(left_out) = &sets.left_out else {
@@ -158,7 +174,7 @@ fn refuse(what: &str, message: &str, hint: &str) -> Result<()> {
 /// Complete mode shows all groups: without groups it would have to keep every row.
 pub(super) fn complete_has_groups(plan: &LogicalPlan, mode: OutputMode) -> Result<()> {
     let all = marks(plan)?;
-    if mode != OutputMode::Complete || !all.streaming || all.emitted {
+    if mode != OutputMode::Complete || !all.streaming || all.aggregated {
         return Ok(());
     }
     Err(Refusal::new(
@@ -265,7 +281,7 @@ fn chained(aggregate: &StreamAggregate, mode: OutputMode) -> Result<()> {
             "move them to the outermost SELECT",
         );
     }
-    if marks(&aggregate.input)?.emitted && mode != OutputMode::Append {
+    if marks(&aggregate.input)?.aggregated && mode != OutputMode::Append {
         return Err(Refusal::new(
             OUTPUT_MODE,
             UNSUPPORTED,
@@ -280,13 +296,29 @@ fn chained(aggregate: &StreamAggregate, mode: OutputMode) -> Result<()> {
 /// A union whose finite side would come again in every epoch.
 fn streaming_union(inputs: &[Marks]) -> Result<()> {
     let streams = inputs.iter().filter(|input| input.streaming).count();
-    if streams == 0 || streams == inputs.len() {
+    if streams == 0 {
         return Ok(());
+    }
+    if streams == inputs.len() {
+        return mixed_union(inputs);
     }
     refuse(
         "UNION",
         "UNION of a stream and a finite table would emit the table's rows in every epoch.",
         "read the table as a stream too: STREAM t",
+    )
+}
+
+/// A union of rows that are judged late with rows that are not: what reads it could not tell which is which.
+fn mixed_union(inputs: &[Marks]) -> Result<()> {
+    let emitted = inputs.iter().filter(|input| input.emitted).count();
+    if emitted == 0 || emitted == inputs.len() {
+        return Ok(());
+    }
+    refuse(
+        "UNION",
+        "UNION of a stream's own rows and of rows that an aggregate or DISTINCT ON has emitted is not supported.",
+        "aggregate both sides in the same way before the UNION, or write two streaming tables",
     )
 }
 
@@ -332,7 +364,7 @@ fn two_streams(join: &Join, left: &Marks, right: &Marks) -> Result<()> {
             .filter
             .as_ref()
             .is_some_and(|filter| filter_has_window(filter, join, left, right));
-    if left.emitted && right.emitted && equal_windows {
+    if left.aggregated && right.aggregated && equal_windows {
         return Ok(());
     }
     refuse(

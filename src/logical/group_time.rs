@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
 
 use super::time_window::{SessionSpec, WindowSpec};
-use crate::time::Unit;
+use crate::time::{Span, Unit};
 
 /// The grouping expression that orders groups in time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,6 +18,8 @@ pub struct GroupTime {
     pub expr: Expr,
     /// How a value becomes a group, and when the group closes.
     pub value: TimeValue,
+    /// How far a value may be before the moment that the watermark speaks of.
+    pub behind: Span,
     /// Whether a watermark closes these groups: the expression carries the mark of a clause.
     pub closes: bool,
 }

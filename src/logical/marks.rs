@@ -17,12 +17,13 @@ use super::scan::is_stream_scan;
 use super::time_window::{SessionSpec, TimeWindow, WindowSpec, Windows};
 use super::watermark::Watermark;
 use crate::config::unit_of;
+use crate::time::{Span, Unit};
 
 /// What a marked column holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The event time.
-    EventTime,
+    /// The event time, or a moment at most so long before the one that the watermark speaks of.
+    EventTime(Span),
     /// A window of it: `Struct(start, end)`.
     Window(WindowSpec),
     /// A session of it: `Struct(start, end)`.
@@ -38,8 +39,10 @@ pub(crate) enum Mark {
 pub(crate) struct Marks {
     /// Whether they come from a stream.
     pub streaming: bool,
-    /// Whether an operator with state emitted them.
+    /// Whether an operator with state emitted them: they are not judged late again.
     pub emitted: bool,
+    /// Whether an aggregate emitted them: the rows of a window come together, in one epoch.
+    pub aggregated: bool,
     /// Mark of each column.
     pub columns: Vec<Option<Mark>>,
 }
@@ -49,6 +52,7 @@ impl Marks {
         Self {
             streaming,
             emitted: false,
+            aggregated: false,
             columns: vec![None; plan.schema().fields().len()],
         }
     }
@@ -77,6 +81,7 @@ pub(crate) fn marks(plan: &LogicalPlan) -> Result<Marks> {
             columns.resize(plan.schema().fields().len(), None);
             Ok(Marks {
                 emitted: input.streaming,
+                aggregated: input.streaming,
                 ..input
             }
             .with_columns(columns))
@@ -116,14 +121,14 @@ fn of_extension(plan: &LogicalPlan, extension: &Extension) -> Result<Marks> {
         if input.streaming
             && let Some(column) = columns.get_mut(watermark.event_time_index()?)
         {
-            *column = Some(Mark::EventTime);
+            *column = Some(Mark::EventTime(Span::ZERO));
         }
         return Ok(input.with_columns(columns));
     }
     if let Some(window) = node.downcast_ref::<TimeWindow>() {
         let mut input = marks(&window.input)?;
         let event_time = time_mark(&window.time, window.input.schema(), &input);
-        let mark = (event_time == Some(Mark::EventTime)).then(|| match &window.windows {
+        let mark = matches!(event_time, Some(Mark::EventTime(_))).then(|| match &window.windows {
             Windows::Fixed(spec) => Mark::Window(spec.clone()),
             Windows::Session(spec, _) => Mark::Session(spec.clone()),
         });
@@ -151,6 +156,7 @@ fn by_name(plan: &LogicalPlan) -> Result<Marks> {
         let inner = marks(input)?;
         all.streaming |= inner.streaming;
         all.emitted |= inner.emitted;
+        all.aggregated |= inner.aggregated;
         for (at, (qualifier, field)) in plan.schema().iter().enumerate() {
             let column = Column::new(qualifier.cloned(), field.name());
             if let Ok(index) = input.schema().index_of_column(&column)
@@ -167,6 +173,7 @@ fn by_name(plan: &LogicalPlan) -> Result<Marks> {
 fn joined(plan: &LogicalPlan, join_type: JoinType, left: Marks, right: Marks) -> Marks {
     let streaming = left.streaming || right.streaming;
     let emitted = left.emitted || right.emitted;
+    let aggregated = left.aggregated || right.aggregated;
     let mut columns = match join_type {
         JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => right.columns,
         JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => left.columns,
@@ -176,6 +183,7 @@ fn joined(plan: &LogicalPlan, join_type: JoinType, left: Marks, right: Marks) ->
     Marks {
         streaming,
         emitted,
+        aggregated,
         columns,
     }
 }
@@ -194,6 +202,7 @@ fn united(plan: &LogicalPlan, inputs: &[Marks]) -> Marks {
     Marks {
         streaming: inputs.iter().any(|input| input.streaming),
         emitted: inputs.iter().any(|input| input.emitted),
+        aggregated: inputs.iter().all(|input| input.aggregated),
         columns,
     }
 }
@@ -234,6 +243,15 @@ pub(crate) fn time_mark(time: &Expr, schema: &DFSchema, input: &Marks) -> Option
     }
 }
 
+/// How far `window_time` may be before the last tick of its window: it is a microsecond before the end,
+/// and the unit may be finer.
+fn before_end(unit: Unit) -> Span {
+    match unit {
+        Unit::Nanosecond => Span::from_nanos(999),
+        Unit::Second | Unit::Millisecond | Unit::Microsecond => Span::ZERO,
+    }
+}
+
 fn function_mark(
     expr: &Expr,
     function: &ScalarFunction,
@@ -242,7 +260,8 @@ fn function_mark(
 ) -> Option<Mark> {
     match function.name() {
         "window_time" => match expr_mark(function.args.first()?, schema, input)? {
-            Mark::Window(_) | Mark::Session(_) => Some(Mark::EventTime),
+            Mark::Window(spec) => Some(Mark::EventTime(before_end(spec.shape.unit()))),
+            Mark::Session(spec) => Some(Mark::EventTime(before_end(spec.unit))),
             _ => None,
         },
         "get_field" => match (
@@ -273,7 +292,7 @@ fn bin(expr: &Expr, function: &ScalarFunction, schema: &DFSchema, input: &Marks)
         return None;
     }
     let column = uncast(time);
-    if expr_mark(column, schema, input)? != Mark::EventTime {
+    if !matches!(expr_mark(column, schema, input)?, Mark::EventTime(_)) {
         return None;
     }
     let Expr::Column(column) = column else {

@@ -26,7 +26,7 @@ mod watermark;
 mod windows;
 
 pub use aggregate::StreamAggregate;
-pub use analyze::{StreamAnalyzer, analyze};
+pub use analyze::{StreamAnalyzer, analyze, without_places};
 pub use deduplicate::StreamDeduplicate;
 pub use group_columns::group_columns;
 pub use group_time::{Bin, GroupTime, TimeValue};

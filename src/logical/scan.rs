@@ -37,6 +37,19 @@ impl fmt::Debug for StreamScan {
     }
 }
 
+impl StreamScan {
+    /// The same stream, named by another text.
+    #[must_use]
+    pub fn without_place(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            provider: Arc::clone(&self.provider),
+            options: self.options.clone(),
+            place: None,
+        }
+    }
+}
+
 impl TableSource for StreamScan {
     fn schema(&self) -> SchemaRef {
         self.provider.schema()

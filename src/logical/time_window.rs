@@ -99,7 +99,7 @@ pub struct TimeWindow {
     pub windows: Windows,
     /// Where the call stands in the text.
     pub place: Option<Place>,
-    schema: DFSchemaRef,
+    pub(super) schema: DFSchemaRef,
 }
 
 impl TimeWindow {

@@ -124,7 +124,7 @@ impl ExecutionPlan for TimeWindowAssignExec {
         let epoch = epoch(&context)?;
         let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
         let closed = if judges {
-            self.info.gate.closing.by(epoch.started_at)
+            self.info.gate.closed_by(epoch.started_at)
         } else {
             Closed::None
         };

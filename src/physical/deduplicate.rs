@@ -85,10 +85,10 @@ impl DeduplicateExec {
             .collect()
     }
 
-    fn state(&self, epoch: &Epoch) -> Arc<DedupState> {
+    fn state(&self, epoch: &Epoch) -> Result<Arc<DedupState>> {
         let id = self.info.id;
         epoch.state.dedup(id, |turn| {
-            DedupState::new(format!("Deduplicate {id}"), self.key_types(), turn)
+            DedupState::try_new(format!("Deduplicate {id}"), self.key_types(), turn)
         })
     }
 
@@ -136,7 +136,7 @@ impl DeduplicateExec {
         partition: usize,
         context: &TaskContext,
     ) -> Result<SendableRecordBatchStream> {
-        let batches = self.state(&*epoch(context)?).release(partition);
+        let batches = self.state(&*epoch(context)?)?.release(partition);
         Ok(Box::pin(MemoryStream::try_new(
             batches,
             self.schema(),
@@ -157,7 +157,7 @@ impl Stateful for DeduplicateExec {
     }
 
     fn fit(&self, epoch: &Epoch) -> Result<()> {
-        let state = self.state(epoch);
+        let state = self.state(epoch)?;
         let partitions = Stateful::partitions(self);
         if state.partitions() == partitions || state.partitions() == 0 {
             return Ok(());
@@ -196,7 +196,7 @@ impl Stateful for DeduplicateExec {
 
     async fn absorb(&self, partition: usize, context: Arc<TaskContext>) -> Result<()> {
         let epoch = epoch(&context)?;
-        let state = self.state(&epoch);
+        let state = self.state(&epoch)?;
         if state.absorbed(partition) {
             return Ok(());
         }
@@ -229,7 +229,7 @@ impl Stateful for DeduplicateExec {
         } else {
             self.reached(epoch.reached())
         };
-        Ok(self.state(epoch).commit(closed))
+        Ok(self.state(epoch)?.commit(closed))
     }
 }
 
@@ -291,7 +291,7 @@ impl ExecutionPlan for DeduplicateExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        if self.state(&*epoch(&context)?).absorbed(partition) {
+        if self.state(&*epoch(&context)?)?.absorbed(partition) {
             return self.release(partition, &context);
         }
         let node = Self::try_new(Arc::clone(&self.input), self.info.clone())?;

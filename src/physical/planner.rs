@@ -32,6 +32,7 @@ use crate::logical::{
     stream_scan,
 };
 use crate::state::{Assignment, GateShape};
+use crate::time::Span;
 
 /// Plans streams, watermarks and aggregates of streams.
 #[derive(Debug, Default)]
@@ -233,6 +234,7 @@ impl Planning<'_> {
             label: time.map_or_else(|| "no time".to_owned(), ToString::to_string),
             mode: node.mode,
             closing: time.map_or(Ok(Closing::Never), |time| self.closing(time))?,
+            behind: time.map_or(Span::ZERO, |time| time.behind),
             shape,
             // Behind the keys DataFusion puts the number of the grouping set.
             keys: node.keys.len() + usize::from(node.left_out.is_some()),

@@ -136,7 +136,7 @@ impl ExecutionPlan for SessionAssignExec {
         let epoch = context.session_config().get_extension::<Epoch>();
         let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
         let closed = match &epoch {
-            Some(epoch) if judges => self.info.gate.closing.by(epoch.started_at),
+            Some(epoch) if judges => self.info.gate.closed_by(epoch.started_at),
             _ => Closed::None,
         };
         let (info, schema) = (self.info.clone(), self.schema());

@@ -396,7 +396,7 @@ fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
                 .map_err(|_| invalid(key, &format!("'{text}' is not a number of rows or files"))),
         }
     };
-    let rows = number("max_rows_per_epoch", settings.max_rows_per_epoch)?;
+    let rows = number("max_rows_per_epoch", settings.max_rows_per_epoch.get())?;
     if rows == 0 {
         return Err(invalid(
             "max_rows_per_epoch",

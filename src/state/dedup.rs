@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
-use datafusion::arrow::compute::{concat_batches, take_record_batch};
+use datafusion::arrow::compute::{cast, concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use super::counts::{Fates, OperatorCounts};
+use super::keys::with_one_zero;
 use crate::time::Closed;
 
 /// Rows of one batch that may be first: their keys, event times in ticks, and the columns that get through.
@@ -38,6 +39,8 @@ pub struct Candidates {
 pub struct DedupState {
     name: String,
     key_types: Vec<DataType>,
+    /// The one that made all the keys: another could not read them.
+    converter: RowConverter,
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     fates: Mutex<Fates>,
     memory: Mutex<Option<(Arc<dyn MemoryPool>, MemoryReservation)>>,
@@ -62,20 +65,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl DedupState {
     /// No keys yet, of these types.
-    pub fn new(name: impl Into<String>, key_types: Vec<DataType>, turn: Arc<AtomicU64>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// - keys of a type that has no order
+    pub fn try_new(
+        name: impl Into<String>,
+        key_types: Vec<DataType>,
+        turn: Arc<AtomicU64>,
+    ) -> Result<Self> {
+        let fields = key_types.iter().cloned().map(SortField::new);
+        Ok(Self {
             name: name.into(),
+            converter: RowConverter::new(fields.collect())?,
             key_types,
             partitions: Mutex::default(),
             fates: Mutex::default(),
             memory: Mutex::default(),
             turn,
-        }
-    }
-
-    fn converter(&self) -> Result<RowConverter> {
-        let fields = self.key_types.iter().cloned().map(SortField::new);
-        Ok(RowConverter::new(fields.collect())?)
+        })
     }
 
     fn partition(&self, index: usize) -> Arc<Mutex<Partition>> {
@@ -112,8 +119,7 @@ impl DedupState {
         pool: &Arc<dyn MemoryPool>,
     ) -> Result<()> {
         let held = self.partition(partition);
-        let converter = self.converter()?;
-        let first = first_of_keys(&converter, candidates, &lock(&held).seen)?;
+        let first = first_of_keys(&self.converter, candidates, &lock(&held).seen)?;
         let bytes = first.iter().map(|(key, ..)| key_bytes(key)).sum();
         self.reserve(bytes, pool)?;
         let mut held = lock(&held);
@@ -232,18 +238,25 @@ impl DedupState {
     /// # Errors
     /// - none of its own: the keys were made by the same converter
     pub fn take_all(&self) -> Result<(Vec<ArrayRef>, Int64Array)> {
-        let partitions = std::mem::take(&mut *lock(&self.partitions));
+        let mut partitions = lock(&self.partitions);
         let mut keys = Vec::new();
         let mut expiries = Vec::new();
-        for partition in partitions {
-            for (expiry, held) in std::mem::take(&mut lock(&partition).expiries) {
-                expiries.extend(std::iter::repeat_n(expiry, held.len()));
-                keys.extend(held);
+        for partition in partitions.iter() {
+            for (expiry, held) in &lock(partition).expiries {
+                expiries.extend(std::iter::repeat_n(*expiry, held.len()));
+                keys.extend(held.iter().cloned());
             }
         }
         let columns = self
-            .converter()?
+            .converter
             .convert_rows(keys.iter().map(OwnedRow::row))?;
+        // What was a dictionary comes back as its values.
+        let columns = columns
+            .iter()
+            .zip(&self.key_types)
+            .map(|(column, wanted)| Ok(cast(column, wanted)?));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        partitions.clear();
         Ok((columns, expiries.into()))
     }
 
@@ -252,7 +265,7 @@ impl DedupState {
     /// # Errors
     /// - columns of other types than the keys have
     pub fn put(&self, partition: usize, keys: &[ArrayRef], expiries: &Int64Array) -> Result<()> {
-        let rows = self.converter()?.convert_columns(keys)?;
+        let rows = self.converter.convert_columns(keys)?;
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
         for (row, expiry) in rows.iter().zip(expiries.values()) {
@@ -282,7 +295,7 @@ fn first_of_keys(
     let mut first: HashMap<OwnedRow, (i64, OwnedRow, u64)> = HashMap::new();
     let mut place = 0;
     for batch in candidates {
-        let keys = converter.convert_columns(&batch.keys)?;
+        let keys = converter.convert_columns(&with_one_zero(&batch.keys))?;
         let fields = batch
             .rows
             .schema()

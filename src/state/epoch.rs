@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::Result;
 
 use super::dedup::DedupState;
 use super::gate::GateState;
@@ -43,17 +44,21 @@ impl QueryState {
     }
 
     /// The state of the deduplication with this number, made by `new` if there is none.
+    ///
+    /// # Errors
+    /// - those of `new`
     pub fn dedup(
         &self,
         id: usize,
-        new: impl FnOnce(Arc<AtomicU64>) -> DedupState,
-    ) -> Arc<DedupState> {
+        new: impl FnOnce(Arc<AtomicU64>) -> Result<DedupState>,
+    ) -> Result<Arc<DedupState>> {
         let mut dedups = self.dedups.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(
-            dedups
-                .entry(id)
-                .or_insert_with(|| Arc::new(new(Arc::clone(&self.turn)))),
-        )
+        if let Some(known) = dedups.get(&id) {
+            return Ok(Arc::clone(known));
+        }
+        let made = Arc::new(new(Arc::clone(&self.turn))?);
+        dedups.insert(id, Arc::clone(&made));
+        Ok(made)
     }
 
     /// Undoes what a running epoch did to every operator.

@@ -13,6 +13,7 @@ mod dedup;
 mod epoch;
 mod gate;
 mod groups;
+mod keys;
 mod runs;
 mod sessions;
 mod watermarks;

@@ -18,6 +18,7 @@ use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, internal_datafusion_err};
 use std::sync::Arc;
 
+use super::keys::with_one_zero;
 use crate::time::Closed;
 
 /// Bounds of the session of each row, and how many sessions there are.
@@ -43,7 +44,7 @@ pub fn merge(keys: &[ArrayRef], starts: &Int64Array, ends: &Int64Array) -> Resul
                 .iter()
                 .map(|key| SortField::new(key.data_type().clone()))
                 .collect();
-            Some(RowConverter::new(fields)?.convert_columns(keys)?)
+            Some(RowConverter::new(fields)?.convert_columns(&with_one_zero(keys))?)
         }
     };
     let key_order = |a: usize, b: usize| {

@@ -18,6 +18,12 @@ impl Instant {
         self.0
     }
 
+    /// The instant so much before this one.
+    #[must_use]
+    pub fn earlier(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.nanos()))
+    }
+
     /// The watermark that this greatest event time makes: `delay` earlier, but not below what the
     /// column's type can hold.
     #[must_use]

@@ -27,7 +27,7 @@ use super::stateful::Stateful;
 use super::{epoch, one_child};
 use crate::config::OutputMode;
 use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Release};
-use crate::time::Closed;
+use crate::time::{Closed, Instant, Span};
 
 /// What a gate is, apart from its input.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub struct GateInfo {
     pub mode: OutputMode,
     /// When its groups close.
     pub closing: Closing,
+    /// How far a time may be before the moment that the watermark speaks of.
+    pub behind: Span,
     /// How slices make windows.
     pub shape: GateShape,
     /// Number of key columns behind the slice, or behind the bounds of a session.
@@ -83,12 +85,18 @@ impl GateInfo {
         })
     }
 
+    /// The groups closed by a watermark.
+    pub fn closed_by(&self, watermark: Option<Instant>) -> Closed {
+        self.closing
+            .by(watermark.map(|watermark| watermark.earlier(self.behind)))
+    }
+
     /// The groups closed by the watermark that an epoch has reached.
     pub fn closed_after(&self, epoch: &Epoch) -> Closed {
         if epoch.closing {
             Closed::All
         } else {
-            self.closing.by(epoch.reached())
+            self.closed_by(epoch.reached())
         }
     }
 }
@@ -141,7 +149,7 @@ impl TimeWindowGateExec {
         let epoch = epoch(context)?;
         let release = Release {
             mode: self.info.mode,
-            before: self.info.closing.by(epoch.started_at),
+            before: self.info.closed_by(epoch.started_at),
             after: self.info.closed_after(&epoch),
         };
         let batches = self.info.state(&epoch).release(partition, release)?;
