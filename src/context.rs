@@ -78,12 +78,13 @@ impl fmt::Debug for StreamContext {
 }
 
 impl StreamContext {
-    /// A new session, with `information_schema` (SHOW TABLES).
+    /// A new session, with `information_schema` (SHOW TABLES) and errors that know their place.
     ///
     /// # Errors
     /// - none at present
     pub fn new() -> Result<Self> {
-        let config = SessionConfig::new().with_information_schema(true);
+        let mut config = SessionConfig::new().with_information_schema(true);
+        config.options_mut().sql_parser.collect_spans = true;
         Self::over(SessionContext::new_with_config(config))
     }
 

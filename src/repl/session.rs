@@ -169,6 +169,8 @@ impl fmt::Display for Report {
 /// A session with what a person at a prompt expects of one.
 fn context() -> DataFusionResult<StreamContext> {
     let mut config = SessionConfig::new().with_information_schema(true);
+    // Errors show their place in the text.
+    config.options_mut().sql_parser.collect_spans = true;
     // An empty cell could be an empty string.
     "NULL".clone_into(&mut config.options_mut().format.null);
     StreamContext::over(SessionContext::new_with_config(config))

@@ -60,10 +60,10 @@ impl VisitorMut for Selects {
     type Break = Box<Refusal>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        if let SetExpr::Select(select) = query.body.as_mut() {
-            if let Err(refusal) = self.select(select, query.order_by.as_mut()) {
-                return ControlFlow::Break(Box::new(refusal));
-            }
+        if let SetExpr::Select(select) = query.body.as_mut()
+            && let Err(refusal) = self.select(select, query.order_by.as_mut())
+        {
+            return ControlFlow::Break(Box::new(refusal));
         }
         self.set_operands(query.body.as_mut())
     }
