@@ -17,10 +17,11 @@ use datafusion::arrow::compute::{cast, concat_batches, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryPool;
 
 use super::counts::{Fates, OperatorCounts};
 use super::keys::with_one_zero;
+use super::memory::StateMemory;
 use crate::time::Closed;
 
 /// Rows of one batch that may be first: their keys, event times in ticks, and the columns that get through.
@@ -37,13 +38,12 @@ pub struct Candidates {
 /// State of one deduplication.
 #[derive(Debug)]
 pub struct DedupState {
-    name: String,
     key_types: Vec<DataType>,
     /// The one that made all the keys: another could not read them.
     converter: RowConverter,
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     fates: Mutex<Fates>,
-    memory: Mutex<Option<(Arc<dyn MemoryPool>, MemoryReservation)>>,
+    memory: StateMemory,
     turn: Arc<AtomicU64>,
 }
 
@@ -75,12 +75,14 @@ impl DedupState {
     ) -> Result<Self> {
         let fields = key_types.iter().cloned().map(SortField::new);
         Ok(Self {
-            name: name.into(),
+            memory: StateMemory::new(
+                name,
+                "for its keys; raise the memory limit or shorten the delay",
+            ),
             converter: RowConverter::new(fields.collect())?,
             key_types,
             partitions: Mutex::default(),
             fates: Mutex::default(),
-            memory: Mutex::default(),
             turn,
         })
     }
@@ -121,10 +123,10 @@ impl DedupState {
         let held = self.partition(partition);
         let first = first_of_keys(&self.converter, candidates, &lock(&held).seen)?;
         let bytes = first.iter().map(|(key, ..)| key_bytes(key)).sum();
-        self.reserve(bytes, pool)?;
+        self.memory.reserve(bytes, pool)?;
         let mut held = lock(&held);
         if epoch != self.turn.load(Ordering::SeqCst) {
-            self.free(bytes);
+            self.memory.free(bytes);
             return exec_err!("the epoch was given up");
         }
         let batches: Vec<&RecordBatch> = candidates
@@ -140,36 +142,6 @@ impl DedupState {
             .collect();
         held.absorbed = true;
         Ok(())
-    }
-
-    fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
-        let mut memory = lock(&self.memory);
-        let same = memory
-            .as_ref()
-            .is_some_and(|(known, _)| Arc::ptr_eq(known, pool));
-        if !same {
-            let size = memory
-                .take()
-                .map_or(0, |(_, reservation)| reservation.size());
-            let reservation = MemoryConsumer::new(self.name.clone()).register(pool);
-            reservation.grow(size);
-            *memory = Some((Arc::clone(pool), reservation));
-        }
-        match memory.as_ref() {
-            Some((_, reservation)) => reservation.try_grow(bytes).map_err(|error| {
-                error.context(format!(
-                    "{} has no memory for its keys; raise the memory limit or shorten the delay",
-                    self.name
-                ))
-            }),
-            None => Ok(()),
-        }
-    }
-
-    fn free(&self, bytes: usize) {
-        if let Some((_, memory)) = lock(&self.memory).as_ref() {
-            memory.shrink(bytes.min(memory.size()));
-        }
     }
 
     /// Notes the fates of rows.
@@ -209,10 +181,8 @@ impl DedupState {
             }
             keys += partition.seen.len() as u64;
         }
-        self.free(freed);
-        let bytes = lock(&self.memory)
-            .as_ref()
-            .map_or(0, |(_, memory)| memory.size() as u64);
+        self.memory.free(freed);
+        let bytes = self.memory.bytes() as u64;
         OperatorCounts {
             fates: std::mem::take(&mut lock(&self.fates)),
             groups: keys,
@@ -227,7 +197,8 @@ impl DedupState {
             let mut partition = lock(partition);
             partition.out.clear();
             let fresh = std::mem::take(&mut partition.fresh);
-            self.free(fresh.iter().map(|(key, _)| key_bytes(key)).sum());
+            self.memory
+                .free(fresh.iter().map(|(key, _)| key_bytes(key)).sum());
             partition.absorbed = false;
         }
         *lock(&self.fates) = Fates::default();

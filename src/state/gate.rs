@@ -19,17 +19,19 @@
 //!   are released, and rows of closed ones never arrive (the assignment drops them as late).
 //! - A run is never changed in place, so a failed epoch is undone by dropping what is pending.
 
+mod release;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryPool;
 
 use super::assign::LATE;
 use super::counts::Fates;
-use super::groups::Groups;
+use super::memory::StateMemory;
 use super::runs::{self, Run, TIMELESS};
 use super::sessions::{self, Settled};
 use crate::config::OutputMode;
@@ -107,8 +109,7 @@ pub struct GateState {
     keys: usize,
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     rows: Mutex<Rows>,
-    memory: Mutex<Option<(Arc<dyn MemoryPool>, MemoryReservation)>>,
-    name: String,
+    memory: StateMemory,
     /// The turn that may write: it moves on when an epoch is undone.
     turn: Arc<AtomicU64>,
 }
@@ -139,8 +140,10 @@ impl GateState {
             keys,
             partitions: Mutex::default(),
             rows: Mutex::default(),
-            memory: Mutex::default(),
-            name: name.into(),
+            memory: StateMemory::new(
+                name,
+                "for the open windows; raise the memory limit, shorten the delay or close windows sooner",
+            ),
             turn,
         }
     }
@@ -196,50 +199,20 @@ impl GateState {
             .into_iter()
             .filter(|(slice, _)| *slice != LATE || self.shape == GateShape::Timeless)
             .collect();
-        self.reserve(runs.iter().map(|(_, run)| run.bytes).sum(), pool)?;
+        self.memory
+            .reserve(runs.iter().map(|(_, run)| run.bytes).sum(), pool)?;
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
         if epoch != self.turn.load(Ordering::SeqCst) {
             // This epoch was undone while its last rows were on their way.
-            self.free(runs.iter().map(|(_, run)| run.bytes).sum());
+            self.memory
+                .free(runs.iter().map(|(_, run)| run.bytes).sum());
             return exec_err!("the epoch was given up");
         }
         for (slice, run) in runs {
             partition.pending.entry(slice).or_default().push(run);
         }
         Ok(())
-    }
-
-    fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
-        let mut memory = lock(&self.memory);
-        let held = match memory.take() {
-            Some((known, reservation)) if Arc::ptr_eq(&known, pool) => Ok(reservation),
-            // The session has another pool now: what is held moves to it.
-            Some((_, reservation)) => Err(reservation.size()),
-            None => Err(0),
-        };
-        let reservation = match held {
-            Ok(reservation) => reservation,
-            Err(size) => {
-                let reservation = MemoryConsumer::new(self.name.clone()).register(pool);
-                reservation.grow(size);
-                reservation
-            }
-        };
-        let grown = reservation.try_grow(bytes).map_err(|error| {
-            error.context(format!(
-                "{} has no memory for the open windows; raise the memory limit, shorten the delay or close windows sooner",
-                self.name
-            ))
-        });
-        *memory = Some((Arc::clone(pool), reservation));
-        grown
-    }
-
-    fn free(&self, bytes: usize) {
-        if let Some((_, memory)) = lock(&self.memory).as_ref() {
-            memory.shrink(bytes.min(memory.size()));
-        }
     }
 
     /// Notes the fates of rows, and the slices of the accepted ones.
@@ -252,138 +225,6 @@ impl GateState {
         for (slice, count) in accepted {
             *rows.pending.entry(slice).or_default() += count;
         }
-    }
-
-    /// The runs that a partition emits at the epoch's end, each with the slice of the group it is for.
-    pub fn release(&self, partition: usize, release: Release) -> Result<Vec<RecordBatch>> {
-        let partition = self.partition(partition);
-        let mut partition = lock(&partition);
-        if self.shape == GateShape::Sessions {
-            return self.sessions(&mut partition, release);
-        }
-        match release.mode {
-            OutputMode::Append => self.closing(&partition, release),
-            OutputMode::Update => self.touched(&partition, release),
-            OutputMode::Complete => self.everything(&partition),
-        }
-    }
-
-    /// Runs of the sessions that close in this epoch, or of all sessions in complete mode.
-    fn sessions(&self, partition: &mut Partition, release: Release) -> Result<Vec<RecordBatch>> {
-        let closed = match release.mode {
-            OutputMode::Complete => Closed::None,
-            OutputMode::Append | OutputMode::Update => release.after,
-        };
-        let settled = self.settle(partition, closed)?;
-        let out = match release.mode {
-            OutputMode::Complete => settled.open.clone(),
-            OutputMode::Append | OutputMode::Update => settled.closed.clone(),
-        };
-        partition.settled = Some(settled);
-        Ok(out.into_iter().collect())
-    }
-
-    /// Merges the sessions of a partition. When nothing has come and nothing can close, they stay as
-    /// they are.
-    fn settle(&self, partition: &Partition, closed: Closed) -> Result<Settled> {
-        let held = partition.kept.values().chain(partition.pending.values());
-        let runs: Vec<RecordBatch> = held.flat_map(|runs| batches(runs)).collect();
-        sessions::settle(&runs, self.keys, closed)
-    }
-
-    /// Runs of the windows that close in this epoch.
-    fn closing(&self, partition: &Partition, release: Release) -> Result<Vec<RecordBatch>> {
-        let mut out = Vec::new();
-        let reached = |slice: &i64| {
-            self.shape
-                .windows(*slice)
-                .last()
-                .is_some_and(|oldest| release.after.contains(*oldest))
-        };
-        let kept = partition
-            .kept
-            .iter()
-            .take_while(|(slice, _)| reached(slice));
-        let pending = partition
-            .pending
-            .iter()
-            .take_while(|(slice, _)| reached(slice));
-        for (slice, runs) in kept.chain(pending) {
-            let windows = self.shape.windows(*slice);
-            let closing = windows.iter().filter(|begin| {
-                release.after.contains(**begin) && !release.before.contains(**begin)
-            });
-            for begin in closing {
-                emit(&mut out, batches(runs), *slice, *begin)?;
-            }
-        }
-        Ok(out)
-    }
-
-    /// Runs of the groups that this epoch touched, in the windows that were open when it began.
-    fn touched(&self, partition: &Partition, release: Release) -> Result<Vec<RecordBatch>> {
-        if self.shape == GateShape::Timeless {
-            return self.touched_window(partition, None);
-        }
-        let windows: BTreeSet<i64> = partition
-            .pending
-            .keys()
-            .flat_map(|slice| self.shape.windows(*slice))
-            .filter(|begin| !release.before.contains(*begin))
-            .collect();
-        let mut out = Vec::new();
-        for begin in windows {
-            out.extend(self.touched_window(partition, Some(begin))?);
-        }
-        Ok(out)
-    }
-
-    /// Runs of the touched groups of one window, or of all groups where there is no time.
-    fn touched_window(
-        &self,
-        partition: &Partition,
-        window: Option<i64>,
-    ) -> Result<Vec<RecordBatch>> {
-        let within = |slices: &Slices| -> Vec<(i64, Vec<RecordBatch>)> {
-            slices
-                .iter()
-                .filter(|(slice, _)| {
-                    window.is_none_or(|begin| self.shape.windows(**slice).contains(&begin))
-                })
-                .map(|(slice, runs)| (*slice, batches(runs).collect()))
-                .collect()
-        };
-        let pending = within(&partition.pending);
-        let Some(groups) = Groups::of(self.keys, pending.iter().flat_map(|(_, runs)| runs))? else {
-            return Ok(Vec::new());
-        };
-        let mut out = Vec::new();
-        for (slice, runs) in within(&partition.kept) {
-            let runs = runs
-                .iter()
-                .map(|run| groups.of_run(run))
-                .collect::<Result<Vec<_>>>()?;
-            emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
-        }
-        for (slice, runs) in pending {
-            emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
-        }
-        Ok(out)
-    }
-
-    /// Runs of all groups.
-    fn everything(&self, partition: &Partition) -> Result<Vec<RecordBatch>> {
-        let mut out = Vec::new();
-        for (slice, runs) in partition.kept.iter().chain(&partition.pending) {
-            let windows = match self.shape {
-                GateShape::Timeless => vec![*slice],
-                _ => self.shape.windows(*slice),
-            };
-            for begin in windows {
-                emit(&mut out, batches(runs), *slice, begin)?;
-            }
-        }
-        Ok(out)
     }
 
     /// Ends the epoch: what came in stays, what closed leaves. Returns what became of its rows.
@@ -416,7 +257,7 @@ impl GateState {
                 freed += runs::bytes(&first.remove());
             }
         }
-        self.free(freed);
+        self.memory.free(freed);
         let mut rows = lock(&self.rows);
         for (slice, count) in std::mem::take(&mut rows.pending) {
             *rows.kept.entry(slice).or_default() += count;
@@ -448,9 +289,7 @@ impl GateState {
             bytes += runs::bytes(&kept);
             partition.kept = Slices::from([(0, kept)]);
         }
-        if let Some((_, memory)) = lock(&self.memory).as_ref() {
-            memory.shrink(memory.size().saturating_sub(bytes));
-        }
+        self.memory.free(self.memory.bytes().saturating_sub(bytes));
         Ok(std::mem::take(&mut lock(&self.rows).fates))
     }
 
@@ -459,7 +298,8 @@ impl GateState {
         for partition in lock(&self.partitions).iter() {
             let mut partition = lock(partition);
             let pending = std::mem::take(&mut partition.pending);
-            self.free(pending.values().map(|runs| runs::bytes(runs)).sum());
+            self.memory
+                .free(pending.values().map(|runs| runs::bytes(runs)).sum());
             partition.absorbed = false;
             partition.settled = None;
         }
@@ -523,9 +363,7 @@ impl GateState {
 
     /// Bytes of state held.
     pub fn held_bytes(&self) -> u64 {
-        lock(&self.memory)
-            .as_ref()
-            .map_or(0, |(_, memory)| memory.size() as u64)
+        self.memory.bytes() as u64
     }
 
     /// Slices of a partition with more than `limit` runs.
@@ -543,7 +381,7 @@ impl GateState {
         let runs: Vec<Run> = runs.into_iter().map(Run::whole).collect();
         let after = runs::bytes(&runs);
         let before = lock(&self.partition(partition)).kept.insert(slice, runs);
-        self.free(
+        self.memory.free(
             before
                 .map_or(0, |before| runs::bytes(&before))
                 .saturating_sub(after),
@@ -579,21 +417,4 @@ impl GateState {
 /// The rows of runs.
 fn batches(runs: &[Run]) -> impl Iterator<Item = RecordBatch> + '_ {
     runs.iter().map(|run| run.batch.clone())
-}
-
-/// Adds runs to the output, for the window that begins at `begin`; empty ones are left out.
-fn emit(
-    out: &mut Vec<RecordBatch>,
-    runs: impl Iterator<Item = RecordBatch>,
-    slice: i64,
-    begin: i64,
-) -> Result<()> {
-    for run in runs.filter(|run| run.num_rows() > 0) {
-        out.push(if slice == begin {
-            run
-        } else {
-            runs::moved(&run, begin)?
-        });
-    }
-    Ok(())
 }

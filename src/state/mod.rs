@@ -14,6 +14,7 @@ mod epoch;
 mod gate;
 mod groups;
 mod keys;
+mod memory;
 mod runs;
 mod sessions;
 mod watermarks;
