@@ -36,7 +36,7 @@ pub struct Assigned {
 pub(super) const LATE: i64 = i64::MIN;
 
 impl Assigned {
-    /// Keeps late rows, in the slice [`LATE`]: they count somewhere, so they are not late.
+    /// Keeps late rows, in the slice `LATE`: they count somewhere, so they are not late.
     pub fn keep_late(&mut self) {
         let Some(stays) = self.stays.take() else {
             return;
