@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray};
-use arrow::array::{RecordBatch, TimestampMicrosecondArray};
-use arrow::compute::cast;
-use arrow::datatypes::TimestampMicrosecondType;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, TimeUnit};
 use chrono::NaiveDateTime;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray};
+use datafusion::arrow::array::{RecordBatch, TimestampMicrosecondArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::TimestampMicrosecondType;
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, TimeUnit};
 use datafusion::common::DataFusionError;
 use tidegate::context::StreamContext;
 use tidegate::query::EpochProgress;
