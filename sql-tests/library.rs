@@ -238,6 +238,31 @@ async fn many_small_epochs_leave_one_group_not_one_a_epoch() {
 }
 
 #[tokio::test]
+async fn a_session_of_many_epochs_is_one_group_too() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    let sessions = WINDOWS.replace(
+        "window(ts, '10 seconds')",
+        "session_window(ts, '10 seconds')",
+    );
+    let sessions = sessions.replace("window.start AS start", "session_window.start AS start");
+    ctx.sql(&format!("CREATE STREAMING TABLE q AS {sessions}"))
+        .await
+        .unwrap();
+    let mut most = 0;
+    for second in 0..200 {
+        ctx.append("t", rows(&[(second, 1)])).await.unwrap();
+        let epochs = ctx.refresh("q").await.unwrap();
+        assert_eq!(epochs[0].open_windows, 1);
+        most = most.max(epochs[0].open_groups);
+    }
+    assert!(most <= 40, "{most} rows of state for one session");
+    ctx.append("t", rows(&[(1_000, 0)])).await.unwrap();
+    ctx.refresh("q").await.unwrap();
+    assert!(show(&ctx, "SELECT s FROM q").await.contains("200"));
+}
+
+#[tokio::test]
 async fn without_memory_the_epoch_fails_by_name_and_can_be_tried_again() {
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(GreedyMemoryPool::new(2_000_000)))

@@ -3,8 +3,8 @@
 //! The steps, each over the whole plan from the leaves up:
 //!
 //! 1. [`streaming_node`]: a WATERMARK clause over a finite table is a no-op and goes; DISTINCT over a
-//!    stream is an aggregate; an aggregate over a stream becomes a [`StreamAggregate`], taking the
-//!    [`TimeWindow`] below it if it groups by nothing else of it.
+//!    stream is an aggregate, DISTINCT ON a [`StreamDeduplicate`]; an aggregate over a stream becomes a
+//!    [`StreamAggregate`], taking the [`TimeWindow`] below it if nothing else uses its column.
 //! 2. [`expand`]: a [`TimeWindow`] that is left becomes a projection, and an UNNEST if windows hop.
 //! 3. [`number`]: clauses and aggregates get their numbers, by which they find their state.
 //! 4. [`check`]: what a stream cannot do is refused.

@@ -120,6 +120,16 @@ struct Rows {
     kept: BTreeMap<i64, u64>,
     pending: BTreeMap<i64, u64>,
     fates: Fates,
+    /// Rows accepted so far, and those of them that left with closed windows.
+    accepted: u64,
+    evicted: u64,
+}
+
+impl Rows {
+    /// Every accepted row is in an open window or has left with a closed one.
+    fn conserved(&self) -> bool {
+        self.accepted == self.evicted + self.kept.values().sum::<u64>()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -260,11 +270,15 @@ impl GateState {
         self.memory.free(freed);
         let mut rows = lock(&self.rows);
         for (slice, count) in std::mem::take(&mut rows.pending) {
+            rows.accepted += count;
             *rows.kept.entry(slice).or_default() += count;
         }
+        let mut gone = 0;
         while let Some(first) = rows.kept.first_entry().filter(|first| evict(*first.key())) {
-            first.remove();
+            gone += first.remove();
         }
+        rows.evicted += gone;
+        debug_assert!(rows.conserved(), "rows were lost or doubled");
         Ok(std::mem::take(&mut rows.fates))
     }
 
@@ -279,18 +293,27 @@ impl GateState {
             }
         }
         let mut bytes = 0;
+        let (mut before, mut after) = (0, 0);
         for partition in &partitions {
             let mut partition = lock(partition);
             partition.absorbed = false;
             partition.pending.clear();
             let settled = partition.settled.take().unwrap_or_default();
+            before += partition
+                .kept
+                .values()
+                .map(|runs| sessions::rows(batches(runs)))
+                .sum::<u64>();
+            after += sessions::rows(settled.open.iter().chain(&settled.closed).cloned());
             partition.sessions = settled.sessions;
             let kept: Vec<Run> = settled.open.into_iter().map(Run::whole).collect();
             bytes += runs::bytes(&kept);
             partition.kept = Slices::from([(0, kept)]);
         }
         self.memory.free(self.memory.bytes().saturating_sub(bytes));
-        Ok(std::mem::take(&mut lock(&self.rows).fates))
+        let fates = std::mem::take(&mut lock(&self.rows).fates);
+        debug_assert_eq!(before + fates.accepted, after, "rows were lost or doubled");
+        Ok(fates)
     }
 
     /// Undoes the running epoch.
@@ -366,12 +389,23 @@ impl GateState {
         self.memory.bytes() as u64
     }
 
-    /// Slices of a partition with more than `limit` runs.
+    /// Slices of a partition with more than `limit` runs; all sessions when they are in pieces, each of
+    /// another epoch.
     pub fn fragmented(&self, partition: usize, limit: usize) -> Vec<(i64, Vec<RecordBatch>)> {
-        lock(&self.partition(partition))
-            .kept
-            .iter()
-            .filter(|(_, runs)| runs.len() > limit)
+        let partition = self.partition(partition);
+        let partition = lock(&partition);
+        let whole = partition
+            .sessions
+            .saturating_mul(2)
+            .saturating_add(limit as u64);
+        let in_pieces = |runs: &[Run]| match self.shape {
+            GateShape::Sessions => {
+                batches(runs).map(|run| run.num_rows() as u64).sum::<u64>() > whole
+            }
+            _ => runs.len() > limit,
+        };
+        let slices = partition.kept.iter().filter(|(_, runs)| in_pieces(runs));
+        slices
             .map(|(slice, runs)| (*slice, batches(runs).collect()))
             .collect()
     }
