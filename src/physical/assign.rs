@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{filter, filter_record_batch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -19,8 +19,8 @@ use futures::{Stream, StreamExt};
 
 use super::closing::{safe_ticks, ticks};
 use super::gate::GateInfo;
-use super::{epoch, one_child};
-use crate::config::{OutputMode, unit_of};
+use super::{epoch, one_child, with_bounds};
+use crate::config::unit_of;
 use crate::state::{Accepted, Assignment, Fates, GateState};
 use crate::time::Closed;
 
@@ -54,14 +54,8 @@ pub struct TimeWindowAssignExec {
 
 impl TimeWindowAssignExec {
     pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: AssignInfo) -> Self {
-        let mut fields: Vec<_> = input.schema().fields().iter().cloned().collect();
-        fields.push(Arc::new(Field::new(SLICE, DataType::Int64, false)));
-        let schema = Arc::new(Schema::new_with_metadata(
-            fields,
-            input.schema().metadata().clone(),
-        ));
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+            EquivalenceProperties::new(with_bounds(&input.schema(), &[SLICE])),
             datafusion::physical_plan::Partitioning::UnknownPartitioning(
                 input.output_partitioning().partition_count(),
             ),
@@ -122,9 +116,8 @@ impl ExecutionPlan for TimeWindowAssignExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let epoch = epoch(&context)?;
-        let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
-        let closed = if judges {
-            self.info.gate.closed_by(epoch.started_at)
+        let closed = if self.info.judges {
+            self.info.gate.late_in(&epoch)
         } else {
             Closed::None
         };

@@ -46,6 +46,13 @@ pub(super) struct DeduplicateInfo {
     pub judges: bool,
 }
 
+impl DeduplicateInfo {
+    /// Where the key columns are in the input; the event time is right behind them.
+    fn key_range(&self) -> std::ops::Range<usize> {
+        self.outputs..self.outputs + self.keys
+    }
+}
+
 /// Input columns `outputs …, keys …, event time`; output columns `outputs …`.
 #[derive(Debug)]
 pub struct DeduplicateExec {
@@ -73,14 +80,14 @@ impl DeduplicateExec {
 
     fn key_columns(&self) -> Vec<Arc<dyn PhysicalExpr>> {
         let schema = self.input.schema();
-        let keys = self.info.outputs..self.info.outputs + self.info.keys;
+        let keys = self.info.key_range();
         keys.map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
             .collect()
     }
 
     fn key_types(&self) -> Vec<DataType> {
         let schema = self.input.schema();
-        let keys = self.info.outputs..self.info.outputs + self.info.keys;
+        let keys = self.info.key_range();
         keys.map(|at| schema.field(at).data_type().clone())
             .collect()
     }
@@ -106,7 +113,7 @@ impl DeduplicateExec {
         closed: Closed,
         fates: &mut Fates,
     ) -> Result<Candidates> {
-        let times = ticks(batch.column(self.info.outputs + self.info.keys))?;
+        let times = ticks(batch.column(self.info.key_range().end))?;
         let fits = |tick: i64| !closed.contains(tick);
         let stays: BooleanArray = times
             .iter()
@@ -123,9 +130,12 @@ impl DeduplicateExec {
         let batch = filter_record_batch(batch, &stays)?;
         let times = Int64Array::new(times.values().clone(), None);
         let outputs: Vec<usize> = (0..self.info.outputs).collect();
-        let keys = self.info.outputs..self.info.outputs + self.info.keys;
         Ok(Candidates {
-            keys: batch.columns().get(keys).unwrap_or_default().to_vec(),
+            keys: batch
+                .columns()
+                .get(self.info.key_range())
+                .unwrap_or_default()
+                .to_vec(),
             times: ticks_of(&filter(&times, &stays)?),
             rows: batch.project(&outputs)?,
         })

@@ -35,6 +35,7 @@ pub use watermark::WatermarkExec;
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
@@ -50,9 +51,18 @@ fn epoch(context: &TaskContext) -> Result<Arc<Epoch>> {
 }
 
 /// The only child of a node that has one.
-fn one_child(children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn one_child(children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
     children
         .into_iter()
         .next()
         .ok_or_else(|| internal_datafusion_err!("a node with one child was given none"))
+}
+
+/// A schema with `Int64` columns of these names behind its own, none of them nullable.
+fn with_bounds(schema: &SchemaRef, names: &[&str]) -> SchemaRef {
+    let bounds = names
+        .iter()
+        .map(|name| Arc::new(Field::new(*name, DataType::Int64, false)));
+    let fields: Vec<_> = schema.fields().iter().cloned().chain(bounds).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }

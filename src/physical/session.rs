@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, filter, filter_record_batch};
-use datafusion::arrow::datatypes::{DataType, Field, Int64Type, IntervalMonthDayNanoType, Schema};
+use datafusion::arrow::datatypes::{Int64Type, IntervalMonthDayNanoType, Schema};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -24,8 +24,7 @@ use futures::StreamExt;
 
 use super::closing::ticks;
 use super::gate::GateInfo;
-use super::one_child;
-use crate::config::OutputMode;
+use super::{one_child, with_bounds};
 use crate::state::{Epoch, Fates, merge};
 use crate::time::{Closed, Span, Unit};
 
@@ -59,14 +58,8 @@ pub struct SessionAssignExec {
 
 impl SessionAssignExec {
     pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: SessionInfo) -> Self {
-        let mut fields: Vec<_> = input.schema().fields().iter().cloned().collect();
-        fields.extend(BOUNDS.map(|name| Arc::new(Field::new(name, DataType::Int64, false))));
-        let schema = Arc::new(Schema::new_with_metadata(
-            fields,
-            input.schema().metadata().clone(),
-        ));
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+            EquivalenceProperties::new(with_bounds(&input.schema(), &BOUNDS)),
             input.output_partitioning().clone(),
             EmissionType::Final,
             input.boundedness(),
@@ -134,9 +127,8 @@ impl ExecutionPlan for SessionAssignExec {
     ) -> Result<SendableRecordBatchStream> {
         // Without an epoch this is a query over a finite table: nothing is late, nothing is counted.
         let epoch = context.session_config().get_extension::<Epoch>();
-        let judges = self.info.judges && self.info.gate.mode != OutputMode::Complete;
         let closed = match &epoch {
-            Some(epoch) if judges => self.info.gate.closed_by(epoch.started_at),
+            Some(epoch) if self.info.judges => self.info.gate.late_in(epoch),
             _ => Closed::None,
         };
         let (info, schema) = (self.info.clone(), self.schema());

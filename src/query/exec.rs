@@ -20,9 +20,9 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 
 use super::attach::{Attached, RunState};
 use super::run::{Output, Run};
-use crate::config::rebuilt;
-use crate::config::{OutputMode, WatermarkPolicy};
+use crate::config::{OutputMode, WatermarkPolicy, rebuilt};
 use crate::logical::{StreamQuery, is_stream_scan};
+use crate::physical::one_child;
 use crate::physical::planner::StreamPlanner;
 
 /// Runs the plan below in epochs, and gives the rows that the epochs emit as one stream.
@@ -103,12 +103,8 @@ impl ExecutionPlan for StreamQueryExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children
-            .into_iter()
-            .next()
-            .ok_or_else(|| internal_datafusion_err!("the root of a streaming query has a child"))?;
         Ok(Arc::new(Self::new(
-            input,
+            one_child(children)?,
             self.mode,
             self.policy,
             Arc::clone(&self.session),

@@ -91,6 +91,14 @@ impl GateInfo {
             .by(watermark.map(|watermark| watermark.earlier(self.behind)))
     }
 
+    /// The groups that are closed when an epoch starts: their rows are late. Complete mode closes none.
+    pub(super) fn late_in(&self, epoch: &Epoch) -> Closed {
+        match self.mode {
+            OutputMode::Complete => Closed::None,
+            OutputMode::Append | OutputMode::Update => self.closed_by(epoch.started_at),
+        }
+    }
+
     /// The groups closed by the watermark that an epoch has reached.
     pub fn closed_after(&self, epoch: &Epoch) -> Closed {
         if epoch.closing {
