@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::arrivals::{Arrivals, Feed, TICKS, delay};
 use crate::follow::{Reference, follow};
+use crate::metamorphic::Subject;
 use crate::model::{Figures, Model, Outcome};
 use crate::query::{Cell, Grouping, Mode, Query, Row, Rows};
 use crate::scenario::Rng;
@@ -198,11 +199,8 @@ impl Trial for ChainScenario {
     }
 
     fn smaller(&self) -> Vec<Self> {
-        let with = |feed| Self {
-            query: self.query.clone(),
-            feed,
-        };
-        self.feed.smaller().into_iter().map(with).collect()
+        let feeds = self.feed.smaller().into_iter();
+        feeds.map(|feed| self.with_feed(feed)).collect()
     }
 
     fn replay(&self) -> String {

@@ -1,6 +1,7 @@
 //! Runs a scenario through SQL and compares it with the model, epoch by epoch.
 
 use crate::follow::{Reference, compare, same, sorted};
+use crate::metamorphic::Subject;
 use crate::model::{Figures, Model, Outcome};
 use crate::query::{Mode, Query, Row, Rows};
 use crate::scenario::{Rng, Scenario};
@@ -18,12 +19,8 @@ impl Trial for Scenario {
     }
 
     fn smaller(&self) -> Vec<Self> {
-        let query = &self.query;
-        let with = |feed| Self {
-            query: query.clone(),
-            feed,
-        };
-        self.feed.smaller().into_iter().map(with).collect()
+        let feeds = self.feed.smaller().into_iter();
+        feeds.map(|feed| self.with_feed(feed)).collect()
     }
 
     fn replay(&self) -> String {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::arrivals::{Arrivals, Feed, TICKS, delay};
 use crate::follow::{Reference, follow};
+use crate::metamorphic::Subject;
 use crate::model::{Figures, Outcome};
 use crate::query::{Cell, Mode, Row, Rows};
 use crate::scenario::Rng;
@@ -204,11 +205,8 @@ impl Trial for DedupScenario {
     }
 
     fn smaller(&self) -> Vec<Self> {
-        let with = |feed| Self {
-            query: self.query.clone(),
-            feed,
-        };
-        self.feed.smaller().into_iter().map(with).collect()
+        let feeds = self.feed.smaller().into_iter();
+        feeds.map(|feed| self.with_feed(feed)).collect()
     }
 
     fn replay(&self) -> String {

@@ -2,6 +2,7 @@
 
 use crate::arrivals::{Arrivals, Feed, TICKS, delay};
 use crate::follow::{follow, same};
+use crate::metamorphic::Subject;
 use crate::query::{Mode, Row, Rows};
 use crate::scenario::Rng;
 use crate::session::{Checked, Session};
@@ -158,11 +159,8 @@ impl Trial for SessionScenario {
     }
 
     fn smaller(&self) -> Vec<Self> {
-        let with = |feed| Self {
-            query: self.query.clone(),
-            feed,
-        };
-        self.feed.smaller().into_iter().map(with).collect()
+        let feeds = self.feed.smaller().into_iter();
+        feeds.map(|feed| self.with_feed(feed)).collect()
     }
 
     fn replay(&self) -> String {
