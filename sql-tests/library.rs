@@ -9,6 +9,7 @@
 )]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, TimestampSecondArray};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
@@ -293,6 +294,84 @@ async fn without_memory_the_epoch_fails_by_name_and_can_be_tried_again() {
         Some(accepted),
         "nothing of the failed epoch stays"
     );
+}
+
+#[tokio::test]
+async fn a_progress_record_says_what_each_part_of_the_epoch_did() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    ctx.sql(&format!("CREATE STREAMING TABLE q AS {WINDOWS}"))
+        .await
+        .unwrap();
+    ctx.append("t", rows(&[(1, 1), (2, 2), (25, 3)]))
+        .await
+        .unwrap();
+    ctx.refresh("q").await.unwrap();
+    ctx.append("t", rows(&[(3, 4), (40, 5)])).await.unwrap();
+    let outlook = ctx.outlook("q").await.unwrap();
+    assert!(outlook.contains(&("not read", "t: 2 rows".to_owned())));
+    let epochs = ctx.refresh("q").await.unwrap();
+    let [epoch] = epochs.as_slice() else {
+        panic!("one epoch, not {epochs:?}");
+    };
+    assert!(epoch.since_previous.is_some_and(|since| !since.is_zero()));
+    assert!(epoch.input_rows_per_second().is_some_and(|rate| rate > 0.0));
+    assert!(epoch.processed_rows_per_second() > 0.0);
+    let phases = epoch.phases;
+    let parts = phases.read + phases.absorb + phases.emit + phases.commit;
+    assert!(parts > Duration::ZERO && parts <= epoch.duration);
+    let [source] = epoch.sources.as_slice() else {
+        panic!("one source: {:?}", epoch.sources);
+    };
+    assert_eq!(
+        (source.name.as_str(), source.rows, source.skipped_records),
+        ("t", 2, 0)
+    );
+    let [clause] = epoch.clauses.as_slice() else {
+        panic!("one clause: {:?}", epoch.clauses);
+    };
+    assert_eq!(
+        (clause.column.as_str(), clause.sources.as_str()),
+        ("ts", "t")
+    );
+    assert_eq!((clause.rows, clause.null_rows), (2, 0));
+    assert_eq!(
+        clause.event_time_min.as_deref(),
+        Some("1970-01-01T00:00:03")
+    );
+    assert_eq!(
+        clause.event_time_max.as_deref(),
+        Some("1970-01-01T00:00:40")
+    );
+    assert_eq!(
+        clause.event_time_avg.as_deref(),
+        Some("1970-01-01T00:00:21")
+    );
+    assert_eq!(clause.watermark, epoch.watermark);
+    let [operator] = epoch.operators.as_slice() else {
+        panic!("one operator: {:?}", epoch.operators);
+    };
+    assert_eq!(operator.operator, "TimeWindowGate 0");
+    let fates = [
+        operator.accepted_rows,
+        operator.late_rows,
+        operator.null_rows,
+        operator.rejected_rows,
+    ];
+    assert_eq!(fates.iter().sum::<u64>(), epoch.input_rows);
+    assert_eq!(operator.late_rows, epoch.late_rows);
+    assert_eq!(
+        (
+            operator.open_windows,
+            operator.open_rows,
+            operator.state_bytes
+        ),
+        (epoch.open_windows, epoch.open_rows, epoch.state_bytes)
+    );
+    assert_eq!(operator.state_rows, epoch.open_groups);
+    assert!(operator.state_rows_added > 0 && operator.state_rows_removed > 0);
+    assert!(operator.closes_at > epoch.watermark);
+    assert!(epoch.watermark_before < epoch.watermark);
 }
 
 #[tokio::test]

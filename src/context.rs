@@ -27,7 +27,7 @@ use crate::catalog::{
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
-use crate::query::{EpochProgress, Live, LiveSender, QueryPlanner};
+use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryPlanner};
 use crate::source::{AppendLog, AppendTable};
 use crate::sql::{CheckedSum, Parsed, StreamRelations, parse};
 
@@ -188,6 +188,17 @@ impl StreamContext {
         Ok(self
             .streaming_table(&TableReference::parse_str(name))?
             .history())
+    }
+
+    /// Why a streaming table has no output yet, and what would bring it, as `EXPLAIN STREAMING TABLE`
+    /// says it: questions and answers, each a line. A refresh that is running is not waited for.
+    ///
+    /// # Errors
+    /// - there is no such streaming table
+    /// - a source cannot be listed
+    pub async fn outlook(&self, name: &str) -> Result<Lines> {
+        let table = self.streaming_table(&TableReference::parse_str(name))?;
+        table.outlook(&self.session.state()).await
     }
 
     /// Figures of the query that is running now.

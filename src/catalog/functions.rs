@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
 use datafusion::logical_expr::Expr;
 
+use super::records::progress_batch;
 use super::registry::StreamingTables;
 use super::streaming_table::StreamingTable;
 use crate::error::Refusal;
-use crate::query::EpochProgress;
 
 /// `progress('name')`: a row for each of the last 10,000 epochs, with times and sizes.
 #[derive(Debug)]
@@ -117,80 +117,4 @@ fn number(expr: &Expr) -> Result<u64> {
         Expr::Literal(ScalarValue::UInt64(Some(number)), _) => Ok(*number),
         _ => plan_err!("an epoch is given as a number, from 0"),
     }
-}
-
-fn counts(records: &[EpochProgress], of: impl Fn(&EpochProgress) -> u64) -> ArrayRef {
-    Arc::new(UInt64Array::from_iter_values(records.iter().map(of)))
-}
-
-fn watermarks(records: &[EpochProgress]) -> ArrayRef {
-    Arc::new(StringArray::from_iter(
-        records.iter().map(|record| record.watermark.as_deref()),
-    ))
-}
-
-/// The figures of each epoch that repeat exactly, whatever the partitions: `epoch`, `input_rows`,
-/// `late_rows`, `null_rows`, `rejected_rows`, `output_rows`, `open_windows`, `open_rows` (numbers) and
-/// `watermark` (text, null before the first event).
-///
-/// # Errors
-/// - none of its own: the columns are of one length
-pub fn refresh_batch(records: &[EpochProgress]) -> Result<RecordBatch> {
-    Ok(RecordBatch::try_from_iter_with_nullable([
-        ("epoch", counts(records, |r| r.epoch), false),
-        ("input_rows", counts(records, |r| r.input_rows), false),
-        ("late_rows", counts(records, |r| r.late_rows), false),
-        ("null_rows", counts(records, |r| r.null_rows), false),
-        ("rejected_rows", counts(records, |r| r.rejected_rows), false),
-        ("output_rows", counts(records, |r| r.output_rows), false),
-        ("open_windows", counts(records, |r| r.open_windows), false),
-        ("open_rows", counts(records, |r| r.open_rows), false),
-        ("watermark", watermarks(records), true),
-    ])?)
-}
-
-/// All figures of each epoch: those of [`refresh_batch`], and `open_groups`, `skipped_records`,
-/// `state_bytes`, `duration_ms`.
-///
-/// # Errors
-/// - none of its own: the columns are of one length
-pub fn progress_batch(records: &[EpochProgress]) -> Result<RecordBatch> {
-    let durations = records
-        .iter()
-        .map(|record| record.duration.as_secs_f64() * 1_000.0);
-    let exact = refresh_batch(records)?;
-    let mut columns: Vec<(String, ArrayRef, bool)> = exact
-        .schema()
-        .fields()
-        .iter()
-        .zip(exact.columns())
-        .map(|(field, column)| {
-            (
-                field.name().clone(),
-                Arc::clone(column),
-                field.is_nullable(),
-            )
-        })
-        .collect();
-    columns.push((
-        "open_groups".to_owned(),
-        counts(records, |r| r.open_groups),
-        false,
-    ));
-    columns.push((
-        "skipped_records".to_owned(),
-        counts(records, |r| r.skipped_records),
-        false,
-    ));
-    columns.push((
-        "state_bytes".to_owned(),
-        counts(records, |r| r.state_bytes),
-        false,
-    ));
-    columns.push((
-        "duration_ms".to_owned(),
-        Arc::new(Float64Array::from_iter_values(durations)),
-        false,
-    ));
-    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }

@@ -2,6 +2,7 @@
 
 mod definition;
 mod functions;
+mod records;
 mod registry;
 mod replace_table;
 mod streaming_table;
@@ -9,7 +10,8 @@ mod unbounded;
 
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;
-pub use functions::{EmittedFunction, ProgressFunction, progress_batch, refresh_batch};
+pub use functions::{EmittedFunction, ProgressFunction};
+pub use records::{outlook_batch, progress_batch, refresh_batch};
 pub use registry::StreamingTables;
 pub use replace_table::ReplaceTable;
 pub use streaming_table::StreamingTable;

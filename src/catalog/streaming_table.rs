@@ -16,8 +16,10 @@ use super::replace_table::ReplaceTable;
 use super::unbounded::UnboundedTables;
 use crate::config::OutputMode;
 use crate::error::Refusal;
-use crate::query::{Attached, EpochProgress, EpochSink, RunState};
-use crate::source::{AppendLog, AppendTable};
+use crate::query::{
+    Attached, EpochProgress, EpochSink, Lines, RunState, Standing, Totals, home, short,
+};
+use crate::source::{AppendLog, AppendTable, ReadEnv, Unread};
 
 /// Records of epochs that are kept to be shown.
 const HISTORY: usize = 10_000;
@@ -54,6 +56,7 @@ struct Shown {
     /// Number of epochs before the first record kept.
     history: std::collections::VecDeque<EpochProgress>,
     emitted: Option<(u64, Vec<RecordBatch>)>,
+    totals: Totals,
 }
 
 impl TableResult {
@@ -113,6 +116,7 @@ impl TableResult {
         progress.output_rows = rows.iter().map(|batch| batch.num_rows() as u64).sum();
         let mut shown = self.shown();
         shown.emitted = Some((progress.epoch, rows));
+        shown.totals.add(&progress);
         shown.history.push_back(progress.clone());
         if shown.history.len() > HISTORY {
             shown.history.pop_front();
@@ -217,6 +221,59 @@ impl StreamingTable {
     /// The last epoch, and the rows that it emitted.
     pub fn last_emitted(&self) -> Option<(u64, Vec<RecordBatch>)> {
         self.result.shown().emitted.clone()
+    }
+
+    /// Why there is no output yet, and what would bring it. While a refresh runs it is not waited for:
+    /// the answer is that of its last epoch.
+    ///
+    /// # Errors
+    /// - a source cannot be listed
+    pub async fn outlook(&self, state: &SessionState) -> Result<Lines> {
+        let unread = self.unread(state).await?;
+        let (history, totals) = {
+            let shown = self.result.shown();
+            let history: Vec<_> = shown.history.iter().cloned().collect();
+            (history, shown.totals)
+        };
+        let options = self.definition.options.apply(state)?;
+        let settings = crate::config::options(options.config_options());
+        let full = self
+            .definition
+            .limit
+            .is_some_and(|limit| self.rows() >= limit);
+        let standing = Standing {
+            name: &self.bare_name,
+            mode: self.definition.mode,
+            policy: settings.multiple_watermark_policy,
+            full,
+            history: &history,
+            totals,
+            unread,
+        };
+        Ok(standing.lines())
+    }
+
+    /// What has arrived and was not read, by source; none while a refresh reads it.
+    async fn unread(&self, state: &SessionState) -> Result<Option<Vec<(String, Unread)>>> {
+        let env = ReadEnv {
+            session: Arc::new(state.clone()),
+            task: Arc::new(TaskContext::from(state)),
+        };
+        let mut asked: Vec<_> = match self.run.try_lock() {
+            Ok(run) => run
+                .cursors
+                .iter()
+                .map(|(name, cursor)| (name.clone(), cursor.unread(env.clone())))
+                .collect(),
+            Err(_) => return Ok(None),
+        };
+        asked.sort_by(|a, b| a.0.cmp(&b.0));
+        let home = home(state);
+        let mut unread = Vec::new();
+        for (name, answer) in asked {
+            unread.push((short(&name, &home).to_owned(), answer.await?));
+        }
+        Ok(Some(unread))
     }
 
     /// Reads what has arrived, in epochs; returns their records.

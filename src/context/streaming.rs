@@ -7,7 +7,7 @@ use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::dataframe::DataFrame;
 
 use super::StreamContext;
-use crate::catalog::{Definition, StreamingTable, refresh_batch, unknown};
+use crate::catalog::{Definition, StreamingTable, outlook_batch, refresh_batch, unknown};
 use crate::error::Refusal;
 use crate::query::EpochProgress;
 use crate::sql::{CreateStreamingTable, Existing, StreamingStatement};
@@ -23,6 +23,11 @@ impl StreamContext {
                     .refresh(&self.session.state(), &self.unbounded)
                     .await?;
                 self.session.read_batch(refresh_batch(&records)?)
+            }
+            StreamingStatement::Explain(name) => {
+                let table = self.streaming_table(&name)?;
+                let lines = table.outlook(&self.session.state()).await?;
+                self.session.read_batch(outlook_batch(&lines)?)
             }
             StreamingStatement::Show => self.session.read_batch(self.show_tables()?),
             StreamingStatement::Drop { name, if_exists } => {

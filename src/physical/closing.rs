@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use crate::config::unit_of;
 use crate::logical::Bin;
-use crate::time::{Closed, Instant, Span, Unit, WindowShape};
+use crate::time::{Closed, Instant, Span, Unit, WindowShape, first_passed};
 
 /// When groups close.
 #[derive(Debug, Clone)]
@@ -51,18 +51,47 @@ impl BinFunction {
     }
 
     fn evaluate(&self, time: Instant) -> Option<i64> {
-        let DataType::Timestamp(unit, _) = &self.event_type else {
-            return None;
-        };
-        let (least, greatest) = safe_ticks(unit_of(unit));
-        let tick = unit_of(unit).floor(time).clamp(least, greatest);
-        let time: ArrayRef = cast(&Int64Array::from(vec![tick]), &self.event_type).ok()?;
+        let unit = self.event_unit()?;
+        let (least, greatest) = safe_ticks(unit);
+        let tick = unit.floor(time).clamp(least, greatest);
+        self.values(&[tick])?.iter().next().flatten()
+    }
+
+    fn event_unit(&self) -> Option<Unit> {
+        match &self.event_type {
+            DataType::Timestamp(unit, _) => Some(unit_of(unit)),
+            _ => None,
+        }
+    }
+
+    /// The values of events at these ticks.
+    fn values(&self, events: &[i64]) -> Option<Int64Array> {
+        let times: ArrayRef = cast(&Int64Array::from(events.to_vec()), &self.event_type).ok()?;
         let batch =
-            RecordBatch::try_new(Arc::new(Self::schema(&self.event_type)), vec![time]).ok()?;
-        let value = self.function.evaluate(&batch).ok()?.into_array(1).ok()?;
-        ticks(&value).ok()?.iter().next().flatten()
+            RecordBatch::try_new(Arc::new(Self::schema(&self.event_type)), vec![times]).ok()?;
+        let values = self.function.evaluate(&batch).ok()?;
+        ticks(&values.into_array(events.len()).ok()?).ok()
+    }
+
+    /// The first event time whose value is greater than `value`: the function is searched, for nothing is
+    /// known of it but that it never decreases.
+    fn first_after(&self, value: i64) -> Option<Instant> {
+        let unit = self.event_unit()?;
+        let schema = Self::schema(&self.event_type);
+        let at = match self.function.data_type(&schema).ok()? {
+            DataType::Timestamp(unit, _) => unit_of(&unit).instant(value),
+            _ => Unit::Millisecond.instant(value),
+        };
+        let passed = |events: &[i64]| {
+            let values = self.values(events)?;
+            Some(values.iter().position(|found| found > Some(value)))
+        };
+        first_passed(unit.floor(at.earlier(ZONES)), passed).map(|tick| unit.instant(tick))
     }
 }
+
+/// How far a value may lie behind its event time by their zones alone, rounded up to whole days.
+const ZONES: Span = Span::from_nanos(2 * 86_400_000_000_000);
 
 /// How far from a type's limits calendar functions are safe from overflow: more than the longest unit
 /// that they truncate to.
@@ -78,6 +107,17 @@ pub(super) fn safe_ticks(unit: Unit) -> (i64, i64) {
 }
 
 impl Closing {
+    /// The least watermark that closes a group, if one does: that of the window which begins, of the
+    /// session which ends, or of the value which is at this tick.
+    pub fn due(&self, oldest: i64) -> Option<Instant> {
+        match self {
+            Closing::Never => None,
+            Closing::Windows(shape) => Some(shape.end(oldest)),
+            Closing::Sessions(unit) | Closing::Instant(unit) => Some(unit.instant(oldest)),
+            Closing::Bin(bin) => bin.first_after(oldest),
+        }
+    }
+
     /// The groups that a watermark has closed.
     pub fn by(&self, watermark: Option<Instant>) -> Closed {
         let Some(watermark) = watermark else {

@@ -95,7 +95,7 @@ impl DeduplicateExec {
     fn state(&self, epoch: &Epoch) -> Result<Arc<DedupState>> {
         let id = self.info.id;
         epoch.state.dedup(id, |turn| {
-            DedupState::try_new(format!("Deduplicate {id}"), self.key_types(), turn)
+            DedupState::try_new(self.label(), self.key_types(), turn)
         })
     }
 
@@ -162,6 +162,10 @@ fn ticks_of(array: &datafusion::arrow::array::ArrayRef) -> Int64Array {
 
 #[async_trait]
 impl Stateful for DeduplicateExec {
+    fn label(&self) -> String {
+        format!("Deduplicate {}", self.info.id)
+    }
+
     fn partitions(&self) -> usize {
         self.input.output_partitioning().partition_count()
     }

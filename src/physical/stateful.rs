@@ -13,6 +13,9 @@ use crate::state::{Epoch, OperatorCounts};
 /// A node that takes in all rows of an epoch before it lets any through.
 #[async_trait]
 pub trait Stateful: Send + Sync {
+    /// Its name, as errors give it.
+    fn label(&self) -> String;
+
     /// Number of partitions.
     fn partitions(&self) -> usize;
 

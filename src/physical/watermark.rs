@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::compute::max;
 use datafusion::arrow::datatypes::{
     DataType, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType,
@@ -24,7 +23,7 @@ use futures::{Stream, StreamExt};
 use super::inputs::{Inputs, Leftover};
 use super::{epoch, one_child};
 use crate::config::unit_of;
-use crate::state::{Epoch, Observed};
+use crate::state::{Epoch, EventTimes, Observed};
 use crate::time::{Span, Unit};
 
 /// A WATERMARK clause at run time: rows pass unchanged, the greatest event time is noted.
@@ -33,6 +32,7 @@ pub struct WatermarkExec {
     input: Arc<dyn ExecutionPlan>,
     clause: usize,
     column: usize,
+    event_time: String,
     unit: Unit,
     zoned: bool,
     delay: Span,
@@ -57,6 +57,7 @@ impl WatermarkExec {
         let properties = Arc::clone(input.properties());
         let zoned = zone.is_some();
         Ok(Self {
+            event_time: schema.field(column).name().clone(),
             unit: unit_of(unit),
             zoned,
             input,
@@ -72,6 +73,11 @@ impl WatermarkExec {
         self.clause
     }
 
+    /// Name of the event time.
+    pub fn event_time(&self) -> &str {
+        &self.event_time
+    }
+
     /// Number of partitions that are read.
     pub fn partitions(&self) -> usize {
         self.input.output_partitioning().partition_count()
@@ -79,12 +85,13 @@ impl WatermarkExec {
 
     /// Makes the clause known to a query before it has seen a row.
     pub fn declare(&self, epoch: &Epoch) {
-        epoch.observe(self.clause, self.observed(None));
+        let none = EventTimes::default();
+        epoch.observe(self.clause, self.observed(&none), &none);
     }
 
-    fn observed(&self, greatest: Option<i64>) -> Observed {
+    fn observed(&self, times: &EventTimes) -> Observed {
         Observed {
-            greatest,
+            greatest: times.greatest,
             unit: self.unit,
             zoned: self.zoned,
             delay: self.delay,
@@ -110,11 +117,11 @@ impl WatermarkExec {
     /// Reads what readers of this clause have dropped, observing it.
     async fn finish(&self, leftover: Leftover, epoch: &Epoch) -> Result<()> {
         let mut stream = leftover.stream;
-        let mut greatest = None;
+        let mut times = EventTimes::default();
         while let Some(batch) = stream.next().await {
-            greatest = greatest.max(greatest_time(&batch?, self.column)?);
+            times.add(&event_times(&batch?, self.column)?);
         }
-        epoch.observe(self.clause, self.observed(greatest));
+        epoch.observe(self.clause, self.observed(&times), &times);
         Ok(())
     }
 
@@ -217,28 +224,29 @@ impl ExecutionPlan for WatermarkExec {
             input: Some(self.input.execute(partition, context)?),
             clause: self.clause,
             column: self.column,
-            seen: self.observed(None),
+            seen: self.observed(&EventTimes::default()),
+            times: EventTimes::default(),
             epoch,
             inputs,
         }))
     }
 }
 
-/// Greatest event time of a batch, in ticks.
-fn greatest_time(batch: &RecordBatch, column: usize) -> Result<Option<i64>> {
+/// Event times of a batch, in ticks.
+fn event_times(batch: &RecordBatch, column: usize) -> Result<EventTimes> {
     let times = batch.column(column);
     Ok(match times.data_type() {
         DataType::Timestamp(TimeUnit::Second, _) => {
-            max(times.as_primitive::<TimestampSecondType>())
+            EventTimes::of(times.as_primitive::<TimestampSecondType>())
         }
         DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            max(times.as_primitive::<TimestampMillisecondType>())
+            EventTimes::of(times.as_primitive::<TimestampMillisecondType>())
         }
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            max(times.as_primitive::<TimestampMicrosecondType>())
+            EventTimes::of(times.as_primitive::<TimestampMicrosecondType>())
         }
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            max(times.as_primitive::<TimestampNanosecondType>())
+            EventTimes::of(times.as_primitive::<TimestampNanosecondType>())
         }
         other => return internal_err!("the event time is {other}"),
     })
@@ -251,7 +259,9 @@ struct Observer {
     input: Option<SendableRecordBatchStream>,
     clause: usize,
     column: usize,
+    /// The clause's, with no event time seen yet.
     seen: Observed,
+    times: EventTimes,
     epoch: Arc<Epoch>,
     inputs: Arc<Inputs>,
 }
@@ -259,7 +269,11 @@ struct Observer {
 impl Observer {
     /// Tells the query what was seen, and the epoch what is left to read.
     fn end(&mut self, leftover: Option<SendableRecordBatchStream>) {
-        self.epoch.observe(self.clause, self.seen);
+        let seen = Observed {
+            greatest: self.times.greatest,
+            ..self.seen
+        };
+        self.epoch.observe(self.clause, seen, &self.times);
         let clause = self.clause;
         self.inputs
             .end(leftover.map(|stream| Leftover { clause, stream }));
@@ -276,8 +290,7 @@ impl Stream for Observer {
         match ready!(input.poll_next_unpin(cx)) {
             Some(Ok(batch)) => {
                 let column = self.column;
-                let greatest = greatest_time(&batch, column)?;
-                self.seen.greatest = self.seen.greatest.max(greatest);
+                self.times.add(&event_times(&batch, column)?);
                 Poll::Ready(Some(Ok(batch)))
             }
             end => {

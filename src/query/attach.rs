@@ -25,6 +25,8 @@ pub struct RunState {
     pub next_epoch: u64,
     /// Watermark at the end of the last epoch.
     pub watermark: Option<Instant>,
+    /// When the last epoch began.
+    pub began: Option<std::time::Instant>,
     /// What the clauses had observed when the last epoch committed.
     pub observed: Vec<Option<Observed>>,
 }

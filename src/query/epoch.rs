@@ -18,8 +18,11 @@ use futures::stream::BoxStream;
 use tokio::task::JoinSet;
 
 use crate::config::WatermarkPolicy;
-use crate::physical::{Inputs, Stateful, WatermarkExec, as_stateful};
-use crate::state::{Epoch, OperatorCounts};
+use crate::physical::{Inputs, Stateful, StreamScanExec, WatermarkExec, as_stateful};
+use crate::state::{Epoch, EventTimes, Observed, OperatorCounts};
+use crate::time::Instant;
+
+use super::record::Stopwatch;
 
 /// The parts of a plan that an epoch speaks to.
 pub(super) struct Parts {
@@ -73,6 +76,37 @@ impl Parts {
     }
 }
 
+/// What passed one WATERMARK clause in an epoch, and what it has seen in all.
+pub(super) struct ClauseSeen {
+    pub column: String,
+    pub sources: String,
+    pub observed: Observed,
+    pub times: EventTimes,
+}
+
+/// What an epoch left behind.
+pub(super) struct Committed {
+    /// Watermark at its end.
+    pub reached: Option<Instant>,
+    pub clauses: Vec<ClauseSeen>,
+    /// Operators by their names, the lowest first.
+    pub operators: Vec<(String, OperatorCounts)>,
+}
+
+/// Names of the tables that are read below a node.
+fn sources_below(
+    plan: &dyn ExecutionPlan,
+    names: &impl Fn(&str) -> String,
+    into: &mut Vec<String>,
+) {
+    if let Some(scan) = plan.downcast_ref::<StreamScanExec>() {
+        into.push(names(scan.source_name()));
+    }
+    for child in plan.children() {
+        sources_below(child.as_ref(), names, into);
+    }
+}
+
 /// An epoch that is being run.
 pub(super) struct Running {
     pub epoch: Arc<Epoch>,
@@ -87,6 +121,7 @@ impl Running {
     pub(super) async fn start(
         &self,
         parts: &Parts,
+        watch: &mut Stopwatch,
     ) -> Result<BoxStream<'static, Result<datafusion::arrow::array::RecordBatch>>> {
         for clause in parts.clauses() {
             clause.declare(&self.epoch);
@@ -99,6 +134,7 @@ impl Running {
             self.drain(parts, true).await?;
             self.fix_watermark();
         }
+        watch.phases.absorb = watch.lap();
         Ok(execute_stream(Arc::clone(&parts.plan), Arc::clone(&self.context))?.boxed())
     }
 
@@ -164,13 +200,37 @@ impl Running {
         Ok(())
     }
 
-    /// Makes the gates' changes permanent.
-    pub(super) fn commit(&self, parts: &Parts) -> Result<OperatorCounts> {
-        let mut counts = OperatorCounts::default();
-        for gate in parts.gates() {
-            counts.add(&gate.commit(&self.epoch)?);
-        }
-        Ok(counts)
+    /// Makes the gates' changes permanent. Tables are named as `names` says.
+    pub(super) fn commit(
+        &self,
+        parts: &Parts,
+        names: &impl Fn(&str) -> String,
+    ) -> Result<Committed> {
+        let operators = parts
+            .gates()
+            .map(|gate| Ok((gate.label(), gate.commit(&self.epoch)?)))
+            .collect::<Result<_>>()?;
+        Ok(Committed {
+            reached: self.epoch.reached(),
+            clauses: self.clauses_seen(parts, names),
+            operators,
+        })
+    }
+
+    /// What passed each clause.
+    fn clauses_seen(&self, parts: &Parts, names: &impl Fn(&str) -> String) -> Vec<ClauseSeen> {
+        let observed = self.epoch.state.watermarks.snapshot();
+        let seen = parts.clauses().into_iter().filter_map(|clause| {
+            let mut sources = Vec::new();
+            sources_below(clause, names, &mut sources);
+            Some(ClauseSeen {
+                column: clause.event_time().to_owned(),
+                sources: sources.join(", "),
+                observed: observed.get(clause.clause()).copied().flatten()?,
+                times: self.epoch.times(clause.clause()),
+            })
+        });
+        seen.collect()
     }
 
     /// Merges state that many epochs have left in pieces.

@@ -10,12 +10,15 @@
 mod attach;
 mod epoch;
 mod exec;
+mod outlook;
 mod progress;
+mod record;
 mod run;
 mod show;
 
 pub use attach::{Attached, EpochSink, RunState};
 pub use exec::{QueryPlanner, StreamQueryExec};
-pub use progress::{EpochProgress, Live};
-pub use run::LiveSender;
+pub use outlook::{Lines, Standing, Totals};
+pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};
+pub use run::{LiveSender, home, short};
 pub use show::show_instant;

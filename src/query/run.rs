@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant as Clock;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
@@ -15,15 +14,15 @@ use tokio::sync::{mpsc, watch};
 
 use super::attach::{EpochSink, RunState};
 use super::epoch::{Parts, Running};
-use super::progress::{EpochProgress, Live};
-use super::show::show_instant;
+use super::progress::{EpochProgress, Live, SourceProgress};
+use super::record::{Stopwatch, record};
 use crate::config::{
     EndOfInput, OnBadRecord, OutputMode, TidegateOptions, WatermarkPolicy, options,
 };
 use crate::error::Refusal;
 use crate::physical::{Inputs, StreamScanExec};
 use crate::source::{Cursor, Limits, ReadEnv, Taken};
-use crate::state::{Epoch, OperatorCounts, SourceSlice};
+use crate::state::{Epoch, SourceSlice};
 
 /// Tells whoever watches how a query is getting on; an extension of the session configuration.
 #[derive(Debug)]
@@ -85,15 +84,16 @@ impl Run {
         let mut rows = 0;
         let mut idle_epoch = table;
         loop {
-            let started = Clock::now();
+            let mut watch = Stopwatch::start(state.began);
             let taken = take(state, &uses, &env).await?;
+            watch.phases.read = watch.lap();
             if idle_epoch
                 || taken
                     .iter()
                     .any(|taken| taken.rows > 0 || taken.skipped > 0)
             {
                 let shown = self.shows(&taken, &settings);
-                let Some(progress) = self.turn(state, &uses, &taken, started, shown).await? else {
+                let Some(progress) = self.turn(state, &uses, &taken, watch, shown).await? else {
                     return Ok(());
                 };
                 rows += progress.input_rows;
@@ -180,19 +180,19 @@ impl Run {
         state: &mut RunState,
         uses: &[SourceUse],
         taken: &[Taken],
-        started: Clock,
+        mut watch: Stopwatch,
         shown: bool,
     ) -> Result<Option<EpochProgress>> {
-        let sources = uses.iter().zip(taken).map(|(one, taken)| {
+        let slices = uses.iter().zip(taken).map(|(one, taken)| {
             let slice = SourceSlice {
                 batches: taken.batches.clone(),
                 columns: one.columns.clone(),
             };
             (one.name.clone(), slice)
         });
-        let epoch = self.epoch(state, false, sources.collect());
+        let epoch = self.epoch(state, false, slices.collect());
         let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
-        let done = match self.attempt(&parts, &epoch, shown).await {
+        let done = match self.attempt(&parts, &epoch, &mut watch, shown).await {
             Ok(done) => done,
             Err(error) => {
                 epoch.abort();
@@ -210,9 +210,16 @@ impl Run {
             state.undo();
             return Err(error);
         }
-        let counts = epoch.commit(&parts)?;
-        state.watermark = epoch.epoch.reached();
-        let progress = self.progress(state, &counts, taken, output_rows, started);
+        watch.phases.emit = watch.lap();
+        let home = home(&self.session);
+        let short = |name: &str| short(name, &home).to_owned();
+        let committed = epoch.commit(&parts, &short)?;
+        watch.phases.commit = watch.lap();
+        let reached = committed.reached;
+        let sources = sources(uses, taken, &short);
+        let progress = record(state, committed, sources, taken, output_rows, &watch);
+        state.watermark = reached;
+        state.began = Some(watch.began());
         for (one, taken) in uses.iter().zip(taken) {
             if let Some(cursor) = state.cursors.get_mut(&one.name) {
                 cursor.commit(taken);
@@ -231,8 +238,13 @@ impl Run {
     async fn close(&self, state: &mut RunState) -> Result<()> {
         let epoch = self.epoch(state, true, HashMap::new());
         let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
-        if self.attempt(&parts, &epoch, true).await?.is_some() {
-            epoch.commit(&parts)?;
+        let mut watch = Stopwatch::start(state.began);
+        if self
+            .attempt(&parts, &epoch, &mut watch, true)
+            .await?
+            .is_some()
+        {
+            epoch.commit(&parts, &str::to_owned)?;
         }
         Ok(())
     }
@@ -273,9 +285,10 @@ impl Run {
         &self,
         parts: &Parts,
         running: &Running,
+        watch: &mut Stopwatch,
         shown: bool,
     ) -> Result<Option<(Vec<RecordBatch>, u64)>> {
-        let mut stream = running.start(parts).await?;
+        let mut stream = running.start(parts, watch).await?;
         let mut collected = Vec::new();
         let mut count = 0;
         while let Some(batch) = stream.next().await {
@@ -298,35 +311,33 @@ impl Run {
         running.read_rest(parts).await?;
         Ok(Some((collected, count)))
     }
+}
 
-    fn progress(
-        &self,
-        state: &RunState,
-        counts: &OperatorCounts,
-        taken: &[Taken],
-        output_rows: u64,
-        started: Clock,
-    ) -> EpochProgress {
-        let watermarks = &state.state.watermarks;
-        let (unit, zoned) = watermarks.shown_in();
-        EpochProgress {
-            epoch: state.next_epoch,
-            input_rows: taken.iter().map(|taken| taken.rows).sum(),
-            late_rows: counts.fates.late,
-            null_rows: counts.fates.null,
-            rejected_rows: counts.fates.rejected,
-            output_rows,
-            open_windows: counts.open_windows,
-            open_rows: counts.open_rows,
-            open_groups: counts.groups,
-            watermark: state
-                .watermark
-                .map(|watermark| show_instant(watermark, unit, zoned)),
-            skipped_records: taken.iter().map(|taken| taken.skipped).sum(),
-            state_bytes: counts.bytes,
-            duration: started.elapsed(),
-        }
-    }
+/// What the names of tables begin with that need not be said.
+pub fn home(session: &SessionState) -> String {
+    let catalog = &session.config_options().catalog;
+    format!("{}.{}.", catalog.default_catalog, catalog.default_schema)
+}
+
+/// A table's name without what need not be said.
+pub fn short<'a>(name: &'a str, home: &str) -> &'a str {
+    name.strip_prefix(home).unwrap_or(name)
+}
+
+/// What each source gave.
+fn sources(
+    uses: &[SourceUse],
+    taken: &[Taken],
+    names: &impl Fn(&str) -> String,
+) -> Vec<SourceProgress> {
+    uses.iter()
+        .zip(taken)
+        .map(|(one, taken)| SourceProgress {
+            name: names(&one.name),
+            rows: taken.rows,
+            skipped_records: taken.skipped,
+        })
+        .collect()
 }
 
 /// The next slice of every source.

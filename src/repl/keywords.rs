@@ -36,6 +36,7 @@ pub(crate) const PHRASES: &[&str] = &[
     "DROP TABLE",
     "DROP VIEW",
     "EXPLAIN ANALYZE",
+    "EXPLAIN STREAMING TABLE",
     "GROUP BY",
     "INSERT INTO",
     "ORDER BY",

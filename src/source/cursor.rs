@@ -13,7 +13,7 @@ use datafusion::arrow::compute::partition;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 
-use super::{Arrival, Position, ReadEnv, Reader, open};
+use super::{Arrival, Position, ReadEnv, Reader, Unread, open, unread};
 use crate::config::OnBadRecord;
 use crate::error::Refusal;
 
@@ -195,6 +195,15 @@ impl Cursor {
                 Err(error)
             }
         }
+    }
+
+    /// What has arrived and no committed epoch has taken.
+    ///
+    /// # Errors
+    /// - the source cannot be listed
+    pub fn unread(&self, env: ReadEnv) -> impl Future<Output = Result<Unread>> + Send + use<> {
+        let (provider, position) = (Arc::clone(&self.provider), self.position.clone());
+        async move { unread(&provider, position, &env).await }
     }
 
     /// Waits until more may have arrived.

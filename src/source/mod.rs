@@ -94,6 +94,39 @@ pub struct ReadEnv {
     pub task: Arc<TaskContext>,
 }
 
+/// What of a source has arrived and was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// So many rows.
+    Rows(u64),
+    /// So many files, one that was begun included.
+    Files(u64),
+    /// It cannot be known without reading.
+    Unknown,
+}
+
+/// What has arrived behind a position.
+///
+/// # Errors
+/// - the directory cannot be listed
+pub async fn unread(
+    provider: &Arc<dyn TableProvider>,
+    from: Option<Position>,
+    env: &ReadEnv,
+) -> Result<Unread> {
+    if let Some(table) = provider.downcast_ref::<AppendTable>() {
+        let read = match from {
+            Some(Position::Rows(rows)) => rows,
+            _ => 0,
+        };
+        return Ok(Unread::Rows(table.log().rows().saturating_sub(read)));
+    }
+    if let Some(table) = provider.downcast_ref::<ListingTable>() {
+        return files::FilesReader::unread(table, from, env).await;
+    }
+    Ok(Unread::Unknown)
+}
+
 /// Opens a table as a stream, reading these columns (indices into its schema) from a position on.
 ///
 /// # Errors

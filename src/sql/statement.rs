@@ -4,6 +4,7 @@
 //! CREATE [OR REPLACE | OR REFRESH] STREAMING TABLE [IF NOT EXISTS] name [WITH (k = v, …)] AS query
 //! REFRESH STREAMING TABLE name        DROP STREAMING TABLE [IF EXISTS] name
 //! SHOW STREAMING TABLES               DESCRIBE [STREAMING TABLE] name
+//! EXPLAIN STREAMING TABLE name
 //! ```
 
 use datafusion::common::{Result, TableReference};
@@ -25,6 +26,8 @@ pub enum StreamingStatement {
     Refresh(TableReference),
     /// Lists them.
     Show,
+    /// Says why one has no output, and what would bring it.
+    Explain(TableReference),
     /// Removes one, with its result.
     Drop {
         /// Its name.
@@ -95,6 +98,8 @@ fn simple(mut cursor: Cursor<'_>) -> Result<Option<StreamingStatement>> {
         StreamingStatement::Refresh(cursor.name()?)
     } else if cursor.take(&["SHOW", "STREAMING", "TABLES"]) {
         StreamingStatement::Show
+    } else if cursor.take(&["EXPLAIN", "STREAMING", "TABLE"]) {
+        StreamingStatement::Explain(cursor.name()?)
     } else if cursor.take(&["DROP", "STREAMING", "TABLE"]) {
         let if_exists = cursor.take(&["IF", "EXISTS"]);
         StreamingStatement::Drop {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::assign::LATE;
+use crate::time::Instant;
 
 /// Fates of the rows of one epoch at one operator. Every row is exactly one of the four.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,11 +33,22 @@ impl Fates {
     }
 }
 
+/// What an epoch did to an operator's state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Turnover {
+    /// What became of the epoch's rows.
+    pub fates: Fates,
+    /// Rows of state, or keys, that it added.
+    pub added: u64,
+    /// Rows of state, or keys, that it removed.
+    pub removed: u64,
+}
+
 /// What one operator counted in an epoch, and what it holds after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperatorCounts {
-    /// What became of the epoch's rows.
-    pub fates: Fates,
+    /// What the epoch did to it.
+    pub turnover: Turnover,
     /// Windows that hold rows and have not closed.
     pub open_windows: u64,
     /// Accepted rows in them.
@@ -45,17 +57,8 @@ pub struct OperatorCounts {
     pub groups: u64,
     /// Bytes that are held.
     pub bytes: u64,
-}
-
-impl OperatorCounts {
-    /// Adds another operator's counts.
-    pub fn add(&mut self, other: &OperatorCounts) {
-        self.fates.add(other.fates);
-        self.open_windows += other.open_windows;
-        self.open_rows += other.open_rows;
-        self.groups += other.groups;
-        self.bytes += other.bytes;
-    }
+    /// Least watermark that closes the oldest open window.
+    pub due: Option<Instant>,
 }
 
 /// Accepted rows by slice, of one partition of one epoch.

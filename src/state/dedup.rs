@@ -19,7 +19,7 @@ use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::MemoryPool;
 
-use super::counts::{Fates, OperatorCounts};
+use super::counts::{Fates, OperatorCounts, Turnover};
 use super::keys::with_one_zero;
 use super::memory::StateMemory;
 use crate::time::Closed;
@@ -159,13 +159,14 @@ impl DedupState {
     /// Ends the epoch: fresh keys are held, expired ones forgotten.
     pub fn commit(&self, closed: Closed) -> OperatorCounts {
         let mut freed = 0;
-        let mut keys = 0;
+        let (mut keys, mut added, mut removed) = (0, 0, 0);
         let partitions: Vec<_> = lock(&self.partitions).clone();
         for partition in partitions {
             let mut partition = lock(&partition);
             partition.absorbed = false;
             partition.out.clear();
             for (key, expiry) in std::mem::take(&mut partition.fresh) {
+                added += 1;
                 partition.seen.insert(key.clone());
                 partition.expiries.entry(expiry).or_default().push(key);
             }
@@ -175,6 +176,7 @@ impl DedupState {
                 .filter(|first| closed.contains(*first.key()))
             {
                 for key in first.remove() {
+                    removed += 1;
                     freed += key_bytes(&key);
                     partition.seen.remove(&key);
                 }
@@ -184,7 +186,11 @@ impl DedupState {
         self.memory.free(freed);
         let bytes = self.memory.bytes() as u64;
         OperatorCounts {
-            fates: std::mem::take(&mut lock(&self.fates)),
+            turnover: Turnover {
+                fates: std::mem::take(&mut lock(&self.fates)),
+                added,
+                removed,
+            },
             groups: keys,
             bytes,
             ..OperatorCounts::default()

@@ -1,6 +1,6 @@
 //! One epoch, as the nodes of a plan see it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -9,6 +9,7 @@ use datafusion::common::Result;
 
 use super::dedup::DedupState;
 use super::gate::GateState;
+use super::times::EventTimes;
 use super::watermarks::{Observed, Watermarks};
 use crate::time::Instant;
 
@@ -101,6 +102,7 @@ pub struct Epoch {
     turn: u64,
     reached: OnceLock<Option<Instant>>,
     drained: Mutex<HashMap<(usize, usize), Vec<RecordBatch>>>,
+    times: Mutex<BTreeMap<usize, EventTimes>>,
 }
 
 impl Epoch {
@@ -122,6 +124,7 @@ impl Epoch {
             turn,
             reached: OnceLock::new(),
             drained: Mutex::default(),
+            times: Mutex::default(),
         }
     }
 
@@ -130,11 +133,19 @@ impl Epoch {
         self.turn
     }
 
-    /// Takes note of what a clause saw, unless the epoch was undone.
-    pub fn observe(&self, clause: usize, seen: Observed) {
+    /// Takes note of the event times that passed a clause, unless the epoch was undone.
+    pub fn observe(&self, clause: usize, seen: Observed, times: &EventTimes) {
         if self.turn == self.state.turn.load(Ordering::SeqCst) {
             self.state.watermarks.observe(clause, seen);
+            let mut all = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(clause).or_default().add(times);
         }
+    }
+
+    /// The event times that passed a clause in this epoch so far.
+    pub fn times(&self, clause: usize) -> EventTimes {
+        let all = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&clause).copied().unwrap_or_default()
     }
 
     /// The watermark at the epoch's end; none before every source has been drained.

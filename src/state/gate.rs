@@ -30,7 +30,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::MemoryPool;
 
 use super::assign::LATE;
-use super::counts::Fates;
+use super::counts::{Fates, Turnover};
 use super::memory::StateMemory;
 use super::runs::{self, Run, TIMELESS};
 use super::sessions::{self, Settled};
@@ -237,11 +237,11 @@ impl GateState {
         }
     }
 
-    /// Ends the epoch: what came in stays, what closed leaves. Returns what became of its rows.
+    /// Ends the epoch: what came in stays, what closed leaves. Returns what it did.
     ///
     /// # Errors
     /// - sessions that nobody has read cannot be merged
-    pub fn commit(&self, mode: OutputMode, after: Closed) -> Result<Fates> {
+    pub fn commit(&self, mode: OutputMode, after: Closed) -> Result<Turnover> {
         let closed = if mode == OutputMode::Complete || self.shape == GateShape::Timeless {
             Closed::None
         } else {
@@ -252,11 +252,12 @@ impl GateState {
         }
         let evict = |slice: i64| closed.contains(self.shape.newest(slice));
         let partitions: Vec<_> = lock(&self.partitions).clone();
-        let mut freed = 0;
+        let (mut freed, mut added, mut removed) = (0, 0, 0);
         for partition in partitions {
             let mut partition = lock(&partition);
             partition.absorbed = false;
             for (slice, runs) in std::mem::take(&mut partition.pending) {
+                added += runs::rows(&runs);
                 partition.kept.entry(slice).or_default().extend(runs);
             }
             while let Some(first) = partition
@@ -264,7 +265,9 @@ impl GateState {
                 .first_entry()
                 .filter(|first| evict(*first.key()))
             {
-                freed += runs::bytes(&first.remove());
+                let runs = first.remove();
+                removed += runs::rows(&runs);
+                freed += runs::bytes(&runs);
             }
         }
         self.memory.free(freed);
@@ -279,11 +282,15 @@ impl GateState {
         }
         rows.evicted += gone;
         debug_assert!(rows.conserved(), "rows were lost or doubled");
-        Ok(std::mem::take(&mut rows.fates))
+        Ok(Turnover {
+            fates: std::mem::take(&mut rows.fates),
+            added,
+            removed,
+        })
     }
 
     /// Keeps the sessions that are open.
-    fn commit_sessions(&self, closed: Closed) -> Result<Fates> {
+    fn commit_sessions(&self, closed: Closed) -> Result<Turnover> {
         let partitions: Vec<_> = lock(&self.partitions).clone();
         for partition in &partitions {
             let mut partition = lock(partition);
@@ -294,15 +301,22 @@ impl GateState {
         }
         let mut bytes = 0;
         let (mut before, mut after) = (0, 0);
+        let (mut added, mut removed) = (0, 0);
         for partition in &partitions {
             let mut partition = lock(partition);
             partition.absorbed = false;
-            partition.pending.clear();
+            let pending = std::mem::take(&mut partition.pending);
+            added += pending.values().map(|runs| runs::rows(runs)).sum::<u64>();
             let settled = partition.settled.take().unwrap_or_default();
             before += partition
                 .kept
                 .values()
                 .map(|runs| sessions::rows(batches(runs)))
+                .sum::<u64>();
+            removed += settled
+                .closed
+                .iter()
+                .map(|run| run.num_rows() as u64)
                 .sum::<u64>();
             after += sessions::rows(settled.open.iter().chain(&settled.closed).cloned());
             partition.sessions = settled.sessions;
@@ -313,7 +327,11 @@ impl GateState {
         self.memory.free(self.memory.bytes().saturating_sub(bytes));
         let fates = std::mem::take(&mut lock(&self.rows).fates);
         debug_assert_eq!(before + fates.accepted, after, "rows were lost or doubled");
-        Ok(fates)
+        Ok(Turnover {
+            fates,
+            added,
+            removed,
+        })
     }
 
     /// Undoes the running epoch.
@@ -349,6 +367,29 @@ impl GateState {
         open.len() as u64
     }
 
+    /// The oldest window that holds rows and has not closed: its begin, of sessions its end.
+    pub fn oldest(&self, closed: Closed) -> Option<i64> {
+        match self.shape {
+            GateShape::Timeless => None,
+            GateShape::Sessions => {
+                let partitions: Vec<_> = lock(&self.partitions).clone();
+                let ends = partitions.iter().filter_map(|partition| {
+                    let partition = lock(partition);
+                    let runs = partition.kept.values().flat_map(|runs| batches(runs));
+                    runs.filter_map(|run| sessions::first_end(&run)).min()
+                });
+                ends.min()
+            }
+            GateShape::One | GateShape::Hopping(_) => {
+                let rows = lock(&self.rows);
+                rows.kept.keys().find_map(|slice| {
+                    let windows = self.shape.windows(*slice).into_iter();
+                    windows.filter(|begin| !closed.contains(*begin)).min()
+                })
+            }
+        }
+    }
+
     /// Accepted rows that are still in an open window.
     pub fn open_rows(&self) -> u64 {
         match self.shape {
@@ -374,12 +415,8 @@ impl GateState {
     pub fn held_rows(&self) -> u64 {
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let rows = partitions.iter().map(|partition| {
-            lock(partition)
-                .kept
-                .values()
-                .flatten()
-                .map(|run| run.batch.num_rows() as u64)
-                .sum::<u64>()
+            let kept = &lock(partition).kept;
+            kept.values().map(|runs| runs::rows(runs)).sum::<u64>()
         });
         rows.sum()
     }

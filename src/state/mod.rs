@@ -17,12 +17,14 @@ mod keys;
 mod memory;
 mod runs;
 mod sessions;
+mod times;
 mod watermarks;
 
 pub use assign::{Assigned, Assignment};
-pub use counts::{Accepted, Fates, OperatorCounts};
+pub use counts::{Accepted, Fates, OperatorCounts, Turnover};
 pub use dedup::{Candidates, DedupState};
 pub use epoch::{Epoch, QueryState, SourceSlice};
 pub use gate::{GateShape, GateState, Release};
 pub use sessions::{Merged, merge};
+pub use times::EventTimes;
 pub use watermarks::{Observed, Watermarks};

@@ -32,6 +32,11 @@ pub(super) fn bytes(runs: &[Run]) -> usize {
     runs.iter().map(|run| run.bytes).sum()
 }
 
+/// Rows of partial state in some runs.
+pub(super) fn rows(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.batch.num_rows() as u64).sum()
+}
+
 /// The slices of a run's rows: its first column.
 pub(super) fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
     batch

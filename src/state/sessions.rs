@@ -12,7 +12,7 @@
 //! the same way. Source: Spark's `session_window`.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
-use datafusion::arrow::compute::{concat_batches, filter_record_batch, not, sum};
+use datafusion::arrow::compute::{concat_batches, filter_record_batch, min, not, sum};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, internal_datafusion_err};
@@ -143,6 +143,11 @@ fn bound(run: &RecordBatch, at: usize) -> Result<&Int64Array> {
         .get(at)
         .and_then(|column| column.as_primitive_opt::<Int64Type>())
         .ok_or_else(|| internal_datafusion_err!("a run of sessions begins with its bounds"))
+}
+
+/// Where the first session of a run ends.
+pub(super) fn first_end(run: &RecordBatch) -> Option<i64> {
+    min(bound(run, 1).ok()?)
 }
 
 /// Rows that were aggregated into runs: the sum of their last column.

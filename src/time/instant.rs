@@ -24,6 +24,12 @@ impl Instant {
         Self(self.0.saturating_sub(span.nanos()))
     }
 
+    /// The instant so much after this one.
+    #[must_use]
+    pub fn later(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.nanos()))
+    }
+
     /// The watermark that this greatest event time makes: `delay` earlier, but not below what the
     /// column's type can hold.
     #[must_use]

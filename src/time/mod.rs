@@ -9,11 +9,13 @@
 //! because no sum of an `i64` timestamp and a delay leaves an `i128`.
 
 mod instant;
+mod search;
 mod span;
 mod unit;
 mod window;
 
 pub use instant::Instant;
+pub use search::first_passed;
 pub use span::Span;
 pub use unit::Unit;
 pub use window::{Closed, WindowShape};

@@ -44,6 +44,12 @@ impl Unit {
         clamp(instant.nanos().div_euclid(i128::from(self.nanos())))
     }
 
+    /// The first tick at or after an instant, or the nearest tick the type has.
+    pub fn ceil(self, instant: Instant) -> i64 {
+        let below = Instant::from_nanos(instant.nanos().saturating_neg());
+        self.floor(below).saturating_neg()
+    }
+
     /// A span in ticks, if it is a whole number of them that fits.
     pub fn ticks(self, span: Span) -> Option<i64> {
         let nanos = i128::from(self.nanos());
@@ -75,6 +81,13 @@ mod tests {
     fn floor_goes_towards_the_past_on_both_sides_of_1970() {
         assert_eq!(Unit::Second.floor(Instant::from_nanos(1_500_000_000)), 1);
         assert_eq!(Unit::Second.floor(Instant::from_nanos(-1)), -1);
+    }
+
+    #[test]
+    fn ceil_goes_towards_the_future_on_both_sides_of_1970() {
+        assert_eq!(Unit::Second.ceil(Instant::from_nanos(1_500_000_000)), 2);
+        assert_eq!(Unit::Second.ceil(Instant::from_nanos(2_000_000_000)), 2);
+        assert_eq!(Unit::Second.ceil(Instant::from_nanos(-1)), 0);
     }
 
     #[test]

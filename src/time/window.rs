@@ -120,6 +120,12 @@ impl WindowShape {
         (0..count).map_while(move |k| newest?.checked_sub(k.checked_mul(slide)?))
     }
 
+    /// End of the window that begins at `begin`: the least watermark that closes it.
+    pub fn end(&self, begin: i64) -> Instant {
+        let ticks = i128::from(begin).saturating_add(i128::from(self.size));
+        Instant::from_nanos(ticks.saturating_mul(i128::from(self.unit.nanos())))
+    }
+
     /// The windows that `watermark` has closed.
     pub fn closed_by(&self, watermark: Instant) -> Closed {
         let size = i128::from(self.size).saturating_mul(i128::from(self.unit.nanos()));

@@ -76,13 +76,18 @@ impl GateInfo {
     /// Its state in the epoch's query.
     pub fn state(&self, epoch: &Epoch) -> Arc<GateState> {
         epoch.state.gate(self.id, |turn| {
-            GateState::new(
-                format!("TimeWindowGate {}", self.id),
-                self.shape,
-                self.keys,
-                turn,
-            )
+            GateState::new(self.name(), self.shape, self.keys, turn)
         })
+    }
+
+    fn name(&self) -> String {
+        format!("TimeWindowGate {}", self.id)
+    }
+
+    /// The least watermark that closes a group: its begin is given, of a session its end.
+    fn due(&self, oldest: i64) -> Option<Instant> {
+        let due = self.closing.due(oldest)?;
+        Some(due.later(self.behind))
     }
 
     /// The groups closed by a watermark.
@@ -171,6 +176,10 @@ impl TimeWindowGateExec {
 
 #[async_trait]
 impl Stateful for TimeWindowGateExec {
+    fn label(&self) -> String {
+        self.info.name()
+    }
+
     fn partitions(&self) -> usize {
         self.input.output_partitioning().partition_count()
     }
@@ -207,7 +216,7 @@ impl Stateful for TimeWindowGateExec {
     fn commit(&self, epoch: &Epoch) -> Result<OperatorCounts> {
         let closed = self.info.closed_after(epoch);
         let state = self.info.state(epoch);
-        let fates = state.commit(self.info.mode, closed)?;
+        let turnover = state.commit(self.info.mode, closed)?;
         // In complete mode nothing closes.
         let closed = if self.info.mode == OutputMode::Complete {
             Closed::None
@@ -215,7 +224,7 @@ impl Stateful for TimeWindowGateExec {
             closed
         };
         Ok(OperatorCounts {
-            fates,
+            turnover,
             open_windows: if self.info.windows {
                 state.open_windows(closed)
             } else {
@@ -224,6 +233,12 @@ impl Stateful for TimeWindowGateExec {
             open_rows: state.open_rows(),
             groups: state.held_rows(),
             bytes: state.held_bytes(),
+            due: match self.info.mode {
+                OutputMode::Complete => None,
+                _ => state
+                    .oldest(closed)
+                    .and_then(|oldest| self.info.due(oldest)),
+            },
         })
     }
 

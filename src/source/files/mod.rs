@@ -21,7 +21,7 @@ use futures::StreamExt;
 use object_store::ObjectMeta;
 
 use self::listing::Listing;
-use super::{Arrival, FilePosition, Position, ReadEnv, Reader};
+use super::{Arrival, FilePosition, Position, ReadEnv, Reader, Unread};
 use crate::config::OnBadRecord;
 
 /// Reads files one after the other.
@@ -87,6 +87,17 @@ impl FilesReader {
             given: 0,
             skipped: 0,
         })
+    }
+
+    /// How many files a position has not passed.
+    pub(super) async fn unread(
+        table: &ListingTable,
+        from: Option<Position>,
+        env: &ReadEnv,
+    ) -> Result<Unread> {
+        let mut reader = Self::open(table, &[], from, OnBadRecord::default(), env.clone()).await?;
+        reader.look().await?;
+        Ok(Unread::Files(reader.queue.len() as u64))
     }
 
     /// Finds the files that have not been read. A file that was begun comes first.

@@ -1,0 +1,334 @@
+//! Why a streaming table has no output yet, and what would bring it: the answer to
+//! `EXPLAIN STREAMING TABLE name`.
+
+use super::progress::{ClauseProgress, EpochProgress};
+use super::show::show_instant;
+use crate::config::{OutputMode, WatermarkPolicy};
+use crate::source::Unread;
+use crate::time::Instant;
+
+/// Figures of all epochs of a query together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Epochs that have committed.
+    pub epochs: u64,
+    /// Rows read.
+    pub input_rows: u64,
+    /// Rows that came too late.
+    pub late_rows: u64,
+    /// Rows without an event time.
+    pub null_rows: u64,
+    /// Rows that can have no window.
+    pub rejected_rows: u64,
+    /// Records that could not be read.
+    pub skipped_records: u64,
+    /// Rows emitted.
+    pub output_rows: u64,
+    /// Rows of state that have left: windows have closed.
+    pub state_rows_removed: u64,
+}
+
+impl Totals {
+    /// Adds an epoch.
+    pub fn add(&mut self, epoch: &EpochProgress) {
+        self.epochs += 1;
+        self.input_rows += epoch.input_rows;
+        self.late_rows += epoch.late_rows;
+        self.null_rows += epoch.null_rows;
+        self.rejected_rows += epoch.rejected_rows;
+        self.skipped_records += epoch.skipped_records;
+        self.output_rows += epoch.output_rows;
+        let removed = epoch.operators.iter().map(|one| one.state_rows_removed);
+        self.state_rows_removed += removed.sum::<u64>();
+    }
+}
+
+/// Where a streaming table stands.
+#[derive(Debug)]
+pub struct Standing<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its output mode.
+    pub mode: OutputMode,
+    /// Which clause holds the watermark.
+    pub policy: WatermarkPolicy,
+    /// Whether its LIMIT has been reached.
+    pub full: bool,
+    /// The records of its epochs that are kept, oldest first.
+    pub history: &'a [EpochProgress],
+    /// Figures of all its epochs.
+    pub totals: Totals,
+    /// What has arrived and was not read, by source; none while a refresh reads it.
+    pub unread: Option<Vec<(String, Unread)>>,
+}
+
+/// An answer in lines: what is asked, and the answer.
+pub type Lines = Vec<(&'static str, String)>;
+
+impl Standing<'_> {
+    /// The answer, a line a question, in an order in which one would ask.
+    pub fn lines(&self) -> Lines {
+        let mut lines = vec![("watermark", self.watermark())];
+        lines.extend(self.holders().into_iter().map(|held| ("held by", held)));
+        lines.push(("next to close", self.next_to_close()));
+        if let Some(row) = self.closing_row() {
+            lines.push(("closed by", row));
+        }
+        lines.push(("open", self.open()));
+        lines.extend(self.silent().into_iter().map(|silent| ("silent", silent)));
+        lines.push(("lost", self.lost()));
+        lines.push(("emitted", self.emitted()));
+        lines.extend(self.waiting().into_iter().map(|waits| ("not read", waits)));
+        lines.push(("next", self.next()));
+        lines
+    }
+
+    fn last(&self) -> Option<&EpochProgress> {
+        self.history.last()
+    }
+
+    fn clauses(&self) -> &[ClauseProgress] {
+        self.last().map_or(&[], |last| &last.clauses)
+    }
+
+    fn watermark(&self) -> String {
+        match self.last() {
+            None => "none: no epoch has run".to_owned(),
+            Some(last) => match &last.watermark {
+                Some(watermark) => watermark.clone(),
+                None if last.clauses.is_empty() => "none: there is no WATERMARK clause".to_owned(),
+                None => "none: no event time has been seen".to_owned(),
+            },
+        }
+    }
+
+    /// The clauses whose watermark is the query's.
+    fn holders(&self) -> Vec<String> {
+        let watermarks = self.clauses().iter().map(|one| one.observed.watermark());
+        let held = match self.policy {
+            WatermarkPolicy::Min => watermarks.min(),
+            WatermarkPolicy::Max => watermarks.max(),
+        };
+        let holding = self
+            .clauses()
+            .iter()
+            .filter(|one| Some(one.observed.watermark()) == held);
+        holding.map(holder).collect()
+    }
+
+    /// The least watermark that closes a window.
+    fn due(&self) -> Option<Instant> {
+        let operators = self.last().map_or(&[][..], |last| &last.operators);
+        operators.iter().filter_map(|one| one.due).min()
+    }
+
+    fn next_to_close(&self) -> String {
+        let Some(last) = self.last() else {
+            return "none: no epoch has run".to_owned();
+        };
+        let due = self.due();
+        let next = last
+            .operators
+            .iter()
+            .find(|one| due.is_some() && one.due == due);
+        if let Some(next) = next {
+            let at = next.closes_at.as_deref().unwrap_or_default();
+            return format!(
+                "the oldest window of {} when the watermark reaches {at}",
+                next.operator
+            );
+        }
+        let holds = last.operators.iter().any(|one| one.state_rows > 0);
+        match self.mode {
+            OutputMode::Complete => "none: complete mode keeps every group",
+            _ if holds && last.open_windows == 0 => "none: no group that is held is a window",
+            _ => "none: no window is open",
+        }
+        .to_owned()
+    }
+
+    /// The row that would close the next window.
+    fn closing_row(&self) -> Option<String> {
+        let due = self.due()?;
+        let behind = self
+            .clauses()
+            .iter()
+            .filter(|one| one.observed.watermark().is_none_or(|at| at < due));
+        let rows: Vec<String> = behind.map(|one| row_of(one, due)).collect();
+        let joined = match self.policy {
+            WatermarkPolicy::Min => rows.join(" and "),
+            WatermarkPolicy::Max => rows.join(" or "),
+        };
+        Some(joined)
+    }
+
+    fn open(&self) -> String {
+        let (windows, rows) = self
+            .last()
+            .map_or((0, 0), |last| (last.open_windows, last.open_rows));
+        format!(
+            "{} with {}",
+            counted(windows, "window"),
+            counted(rows, "row")
+        )
+    }
+
+    /// Clauses that saw no event time in the last epochs.
+    fn silent(&self) -> Vec<String> {
+        let quiet = |at: usize| {
+            let records = self.history.iter().rev();
+            let silent = records.take_while(|record| {
+                let clause = record.clauses.get(at);
+                clause.is_none_or(|clause| clause.rows == clause.null_rows)
+            });
+            silent.count() as u64
+        };
+        let clauses = self.clauses().iter().enumerate();
+        let silent = clauses.filter_map(|(at, clause)| {
+            let since = match (clause.observed.greatest, quiet(at)) {
+                (None, _) => "no event time yet".to_owned(),
+                (Some(_), 0) => return None,
+                (Some(_), 1) => "no event time in the last epoch".to_owned(),
+                (Some(_), epochs) => format!("no event time in the last {epochs} epochs"),
+            };
+            Some(format!("{}: {since}", named(clause)))
+        });
+        silent.collect()
+    }
+
+    fn lost(&self) -> String {
+        let Totals {
+            input_rows,
+            late_rows,
+            null_rows,
+            rejected_rows,
+            skipped_records,
+            ..
+        } = self.totals;
+        let unreadable = match skipped_records {
+            0 => String::new(),
+            records => format!(", {} unreadable", counted(records, "record")),
+        };
+        format!(
+            "{late_rows} late, {null_rows} without event time, {rejected_rows} without a window, of {} read{unreadable}",
+            counted(input_rows, "row"),
+        )
+    }
+
+    fn emitted(&self) -> String {
+        format!(
+            "{} in {}",
+            counted(self.totals.output_rows, "row"),
+            counted(self.totals.epochs, "epoch")
+        )
+    }
+
+    /// Sources with rows that were not read.
+    fn waiting(&self) -> Vec<String> {
+        let waiting = self.unread.iter().flatten();
+        waiting
+            .filter_map(|(name, unread)| match unread {
+                Unread::Rows(0) | Unread::Files(0) | Unread::Unknown => None,
+                Unread::Rows(rows) => Some(format!("{name}: {}", counted(*rows, "row"))),
+                Unread::Files(files) => Some(format!("{name}: {}", counted(*files, "file"))),
+            })
+            .collect()
+    }
+
+    /// What to do now.
+    fn next(&self) -> String {
+        let Totals {
+            input_rows,
+            late_rows,
+            null_rows,
+            output_rows,
+            state_rows_removed,
+            ..
+        } = self.totals;
+        let refresh = format!("REFRESH STREAMING TABLE {}", self.name);
+        if self.unread.is_none() {
+            return "wait for the refresh that is running".to_owned();
+        }
+        if self.full {
+            return "nothing: the LIMIT is reached, and no more rows come".to_owned();
+        }
+        if self.last().is_none() {
+            return refresh;
+        }
+        if !self.waiting().is_empty() {
+            return format!("{refresh}: it reads what has arrived");
+        }
+        if input_rows == 0 {
+            return format!("give the sources rows, then {refresh}");
+        }
+        if let Some(unseen) = self.unseen() {
+            return unseen;
+        }
+        if output_rows == 0 && late_rows + null_rows == input_rows && late_rows > 0 {
+            return "look at the event times, or take a longer delay: every row was late or had none"
+                .to_owned();
+        }
+        let next = match (self.mode, self.closing_row()) {
+            (OutputMode::Append, Some(row)) => format!("wait for {row}, then {refresh}"),
+            _ => format!("give the sources new rows, then {refresh}"),
+        };
+        if output_rows == 0 && state_rows_removed > 0 {
+            return format!(
+                "windows have closed, but HAVING, a join or a filter above the aggregate left no row of them; {next}"
+            );
+        }
+        next
+    }
+
+    /// What to do about a clause that holds the watermark because it has seen nothing.
+    fn unseen(&self) -> Option<String> {
+        let unseen = |one: &&ClauseProgress| one.observed.greatest.is_none();
+        let held = self.last()?.watermark.is_none();
+        let first = self.clauses().iter().find(unseen).filter(|_| held)?;
+        let others = self.clauses().iter().any(|one| !unseen(&one));
+        let or = if others && self.policy == WatermarkPolicy::Min {
+            ", or set multiple_watermark_policy = 'max'"
+        } else {
+            ""
+        };
+        Some(format!(
+            "give {} an event time: without one there is no watermark{or}",
+            named(first)
+        ))
+    }
+}
+
+/// A clause by its column and tables.
+fn named(clause: &ClauseProgress) -> String {
+    format!("{} of {}", clause.column, clause.sources)
+}
+
+fn holder(clause: &ClauseProgress) -> String {
+    let seen = &clause.observed;
+    match seen.greatest {
+        Some(greatest) => format!(
+            "{}: {} less {}",
+            named(clause),
+            show_instant(seen.unit.instant(greatest), seen.unit, seen.zoned),
+            clause.delay
+        ),
+        None => format!("{}: no event time yet", named(clause)),
+    }
+}
+
+/// The least event time of a clause that moves its watermark to `due`.
+fn row_of(clause: &ClauseProgress, due: Instant) -> String {
+    let seen = &clause.observed;
+    let tick = seen.unit.ceil(due.later(seen.delay));
+    let time = show_instant(seen.unit.instant(tick), seen.unit, seen.zoned);
+    format!(
+        "a row of {} with {} >= {time}",
+        clause.sources, clause.column
+    )
+}
+
+/// `1 row`, `2 rows`.
+fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}

@@ -1,0 +1,104 @@
+//! Event times that passed a WATERMARK clause in one epoch: how many, from when to when, and their mean.
+
+use datafusion::arrow::array::{Array, PrimitiveArray};
+use datafusion::arrow::compute::{max, min};
+use datafusion::arrow::datatypes::ArrowTimestampType;
+
+use crate::time::{Instant, Unit};
+
+/// Event times in ticks of one unit. Nulls are no event times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EventTimes {
+    /// Rows that passed, those without an event time included.
+    pub rows: u64,
+    /// Rows with an event time.
+    pub timed: u64,
+    /// Least event time.
+    pub least: Option<i64>,
+    /// Greatest event time.
+    pub greatest: Option<i64>,
+    sum: i128,
+}
+
+impl EventTimes {
+    /// The event times of a column.
+    pub fn of<T: ArrowTimestampType>(times: &PrimitiveArray<T>) -> Self {
+        let rows = times.len() as u64;
+        Self {
+            rows,
+            timed: rows.saturating_sub(times.null_count() as u64),
+            least: min(times),
+            greatest: max(times),
+            sum: match times.null_count() {
+                0 => sum(times.values()),
+                _ => times.iter().flatten().map(i128::from).sum(),
+            },
+        }
+    }
+
+    /// Adds other event times.
+    pub fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.timed += other.timed;
+        self.least = self.least.into_iter().chain(other.least).min();
+        self.greatest = self.greatest.max(other.greatest);
+        self.sum += other.sum;
+    }
+
+    /// Mean event time, rounded down to a tick.
+    pub fn mean(&self) -> Option<i64> {
+        let mean = self.sum.checked_div_euclid(i128::from(self.timed))?;
+        i64::try_from(mean).ok()
+    }
+
+    /// Least, greatest and mean as instants.
+    pub fn instants(&self, unit: Unit) -> [Option<Instant>; 3] {
+        [self.least, self.greatest, self.mean()].map(|tick| Some(unit.instant(tick?)))
+    }
+}
+
+/// A sum that cannot overflow: upper and lower halves apart, which the compiler adds several at a time.
+fn sum(ticks: &[i64]) -> i128 {
+    // A chunk of this many halves of 32 bits fits in 64.
+    const CHUNK: usize = 1 << 20;
+    let chunks = ticks.chunks(CHUNK).map(|chunk| {
+        let upper: i64 = chunk.iter().map(|tick| tick >> 32).sum();
+        let lower: i64 = chunk.iter().map(|tick| tick & 0xFFFF_FFFF).sum();
+        (i128::from(upper) << 32) + i128::from(lower)
+    });
+    chunks.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::TimestampMicrosecondArray;
+
+    use super::*;
+
+    #[test]
+    fn the_mean_of_the_greatest_times_does_not_overflow() {
+        let times = TimestampMicrosecondArray::from(vec![i64::MAX, i64::MAX - 2]);
+        assert_eq!(EventTimes::of(&times).mean(), Some(i64::MAX - 1));
+        let times = TimestampMicrosecondArray::from(vec![i64::MIN, i64::MAX]);
+        assert_eq!(EventTimes::of(&times).mean(), Some(-1));
+    }
+
+    #[test]
+    fn nulls_are_rows_without_a_time() {
+        let mut all = EventTimes::of(&TimestampMicrosecondArray::from(vec![Some(-3), None]));
+        all.add(&EventTimes::of(&TimestampMicrosecondArray::from(vec![
+            None, None,
+        ])));
+        all.add(&EventTimes::of(&TimestampMicrosecondArray::from(vec![8])));
+        assert_eq!((all.rows, all.timed), (5, 2));
+        assert_eq!(
+            (all.least, all.greatest, all.mean()),
+            (Some(-3), Some(8), Some(2))
+        );
+    }
+
+    #[test]
+    fn of_no_times_there_is_no_mean() {
+        assert_eq!(EventTimes::default().mean(), None);
+    }
+}
