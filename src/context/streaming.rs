@@ -29,6 +29,11 @@ impl StreamContext {
                 let lines = table.outlook(&self.session.state()).await?;
                 self.session.read_batch(outlook_batch(&lines)?)
             }
+            StreamingStatement::Describe(name) => {
+                self.streaming_table(&name)?;
+                let sql = format!("DESCRIBE {}", name.to_quoted_string());
+                self.session.sql(&sql).await
+            }
             StreamingStatement::Show => self.session.read_batch(self.show_tables()?),
             StreamingStatement::Drop { name, if_exists } => {
                 self.drop_streaming_table(&name, if_exists)

@@ -66,11 +66,11 @@ pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -
     Err(Refusal::new(
         OUTPUT_MODE,
         UNSUPPORTED,
-        format!("In append mode this aggregate would never emit a row: {what}."),
+        format!("In append mode this aggregate or DISTINCT would never emit a row: {what}."),
     )
     .hint(
         "add WATERMARK ts DELAY OF INTERVAL 10 MINUTES behind the stream and group by a window of ts, \
-         or use WITH (output_mode = 'update')",
+         or choose output_mode = 'update', by WITH of a streaming table or SET tidegate.output_mode for a SELECT",
     )
     .into())
 }
@@ -370,7 +370,7 @@ fn two_streams(join: &Join, left: &Marks, right: &Marks) -> Result<()> {
     refuse(
         "JOIN",
         "A join of two streams must be on a time window of both: rows of different epochs never meet.",
-        "aggregate both sides by the same window and join ON a.window = b.window",
+        "aggregate both sides by the same window, of event times of one unit and zone, and join ON a.window = b.window",
     )
 }
 

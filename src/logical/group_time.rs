@@ -49,6 +49,10 @@ pub struct Bin {
     pub function: Expr,
     /// Type of the event time.
     pub event_type: DataType,
+    /// How far from the first tick of its type the function can be computed.
+    pub below: Span,
+    /// How far from the last one.
+    pub above: Span,
 }
 
 impl Bin {

@@ -1,4 +1,4 @@
-//! Keeps DataFusion's optimizer from changing what a watermark sees.
+//! Keeps DataFusion's optimizer from changing what a watermark sees, and from plans that were not analyzed.
 
 use std::sync::Arc;
 
@@ -22,21 +22,26 @@ const CHANGES_STREAMS: [&str; 4] = [
 ];
 
 /// A rule of DataFusion's that leaves alone the nodes whose change a watermark would notice.
+///
+/// It leaves alone all of a statement that is being prepared: DataFusion optimizes one without analyzing
+/// it, when windows are not in their aggregates yet and `DISTINCT ON` lacks the functions it needs. What
+/// is executed later is analyzed and optimized then.
 #[derive(Debug)]
 pub struct KeepStreams {
     rule: Arc<dyn OptimizerRule + Send + Sync>,
+    changes_streams: bool,
 }
 
 impl KeepStreams {
-    /// Puts the rules that need it behind this guard; all others stay as they are.
+    /// Puts a rule behind this guard.
     pub fn guard(
         rule: Arc<dyn OptimizerRule + Send + Sync>,
     ) -> Arc<dyn OptimizerRule + Send + Sync> {
-        if CHANGES_STREAMS.contains(&rule.name()) {
-            Arc::new(Self { rule })
-        } else {
-            rule
-        }
+        let changes_streams = CHANGES_STREAMS.contains(&rule.name());
+        Arc::new(Self {
+            rule,
+            changes_streams,
+        })
     }
 
     /// Whether the rule must leave this node alone.
@@ -65,7 +70,9 @@ impl OptimizerRule for KeepStreams {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if self.keeps(&plan)? {
+        // Only the context of a PREPARE knows no functions.
+        let prepared = config.function_registry().is_none();
+        if prepared || self.changes_streams && self.keeps(&plan)? {
             return Ok(Transformed::no(plan));
         }
         self.rule.rewrite(plan, config)

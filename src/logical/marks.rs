@@ -5,12 +5,12 @@
 //! other expression loses it: `ts + INTERVAL '1' HOUR` is not what the watermark speaks of.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, Extension, LogicalPlan};
 
 use super::aggregate::StreamAggregate;
+use super::bins::bin;
 use super::deduplicate::StreamDeduplicate;
 use super::group_time::Bin;
 use super::scan::is_stream_scan;
@@ -230,7 +230,7 @@ pub(crate) fn expr_mark(expr: &Expr, schema: &DFSchema, input: &Marks) -> Option
 
 /// Mark of the time of a window: a cast to a finer unit, which the window's sizes may need, keeps it.
 pub(crate) fn time_mark(time: &Expr, schema: &DFSchema, input: &Marks) -> Option<Mark> {
-    let Expr::Cast(cast) = time else {
+    let Expr::TryCast(cast) = time else {
         return expr_mark(time, schema, input);
     };
     match (cast.expr.get_type(schema).ok()?, cast.field.data_type()) {
@@ -275,63 +275,5 @@ fn function_mark(
         },
         "date_bin" | "date_trunc" => bin(expr, function, schema, input).map(Mark::Bin),
         _ => None,
-    }
-}
-
-/// `date_bin(constant, ts[, constant])` and `date_trunc(constant, ts)` of a marked `ts`.
-fn bin(expr: &Expr, function: &ScalarFunction, schema: &DFSchema, input: &Marks) -> Option<Bin> {
-    let (times, constants): (Vec<&Expr>, Vec<&Expr>) =
-        function.args.iter().partition(|arg| arg.any_column_refs());
-    let [time] = times.as_slice() else {
-        return None;
-    };
-    if constants
-        .iter()
-        .any(|constant| !matches!(uncast(constant), Expr::Literal(..)))
-    {
-        return None;
-    }
-    let column = uncast(time);
-    if !matches!(expr_mark(column, schema, input)?, Mark::EventTime(_)) {
-        return None;
-    }
-    let Expr::Column(column) = column else {
-        return None;
-    };
-    let index = schema.index_of_column(column).ok()?;
-    let event_type = schema.field(index).data_type().clone();
-    let function = expr
-        .clone()
-        .transform(|inner| {
-            Ok(match &inner {
-                Expr::Column(_) => {
-                    Transformed::yes(Expr::Column(Column::from_name(Bin::EVENT_TIME)))
-                }
-                _ => Transformed::no(inner),
-            })
-        })
-        .ok()?
-        .data;
-    Some(Bin {
-        function,
-        event_type,
-    })
-}
-
-/// What stands under casts from one timestamp type to another: those keep the order.
-fn uncast(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Cast(cast)
-            if matches!(
-                cast.field.data_type(),
-                DataType::Timestamp(..)
-                    | DataType::Interval(_)
-                    | DataType::Utf8
-                    | DataType::Utf8View
-            ) =>
-        {
-            uncast(&cast.expr)
-        }
-        _ => expr,
     }
 }

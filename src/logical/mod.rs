@@ -12,6 +12,7 @@
 
 mod aggregate;
 mod analyze;
+mod bins;
 mod check;
 mod deduplicate;
 mod group_columns;

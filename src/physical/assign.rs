@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{filter, filter_record_batch};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -17,29 +17,35 @@ use datafusion::physical_plan::{
 };
 use futures::{Stream, StreamExt};
 
-use super::closing::{safe_ticks, ticks};
+use super::closing::ticks;
 use super::gate::GateInfo;
 use super::{epoch, one_child, with_bounds};
-use crate::config::unit_of;
 use crate::state::{Accepted, Assignment, Fates, GateState};
 use crate::time::Closed;
 
 /// Name of the column that is added: the row's slice, an `Int64`.
 pub(super) const SLICE: &str = "__slice";
 
+/// An event time from which the grouping time is computed.
+#[derive(Debug, Clone)]
+pub(super) struct EventColumn {
+    /// The event time of a row.
+    pub expr: Arc<dyn PhysicalExpr>,
+    /// Ticks on which the computation is safe, both ends included.
+    pub safe: (i64, i64),
+}
+
 /// How rows are assigned.
 #[derive(Debug, Clone)]
 pub(super) struct AssignInfo {
     /// Time value of a row; none where groups have no time.
     pub time: Option<Arc<dyn PhysicalExpr>>,
-    /// Event time that the value is computed from, where it is a function of one.
-    pub event: Option<Arc<dyn PhysicalExpr>>,
+    /// Event time that the value is computed from, where the value may not exist.
+    pub event: Option<EventColumn>,
     /// How a value becomes a slice.
     pub assignment: Assignment,
     /// Whether rows are judged late here.
     pub judges: bool,
-    /// Whether a grouping set without the time counts late rows: they stay, in a slice of their own.
-    pub counts_late: bool,
     /// The gate above, which keeps the counts.
     pub gate: Arc<GateInfo>,
 }
@@ -163,7 +169,7 @@ impl AssignStream {
             assigned.fates.rejected += assigned.fates.null.saturating_sub(nulls);
             assigned.fates.null = nulls.min(assigned.fates.null);
         }
-        if self.info.counts_late {
+        if self.info.gate.counts_late {
             assigned.keep_late();
         }
         self.fates.add(assigned.fates);
@@ -176,17 +182,14 @@ impl AssignStream {
         }
     }
 
-    /// The rows whose event time the function of a bin can take, and how many of them have none. Others
-    /// are rejected before it could overflow on them.
+    /// The rows whose event time the computation can take, and how many of them have none. Others are
+    /// rejected before it could overflow on them.
     fn computable(&mut self, batch: RecordBatch) -> Result<(RecordBatch, Option<u64>)> {
         let Some(event) = &self.info.event else {
             return Ok((batch, None));
         };
-        let times = event.evaluate(&batch)?.into_array(batch.num_rows())?;
-        let DataType::Timestamp(unit, _) = times.data_type() else {
-            return Ok((batch, None));
-        };
-        let (least, greatest) = safe_ticks(unit_of(unit));
+        let (least, greatest) = event.safe;
+        let times = event.expr.evaluate(&batch)?.into_array(batch.num_rows())?;
         let times = ticks(&times)?;
         let nulls = times.null_count() as u64;
         let safe = |tick: i64| (least..=greatest).contains(&tick);

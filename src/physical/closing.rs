@@ -34,6 +34,8 @@ pub struct BinFunction {
     pub function: Arc<dyn PhysicalExpr>,
     /// Type of the event time.
     pub event_type: DataType,
+    /// Event times of which there is a value, in ticks, both ends included.
+    pub safe: (i64, i64),
 }
 
 impl BinFunction {
@@ -42,19 +44,22 @@ impl BinFunction {
         Schema::new(vec![Field::new(Bin::EVENT_TIME, event_type.clone(), true)])
     }
 
-    /// The value of an event at `watermark`, in ticks. Some functions know only times that fit
-    /// nanoseconds: behind those the last one they know stands for it, so that what is closed stays closed.
+    /// The value that an event at `watermark` has, in ticks. Behind the last event time that the function
+    /// knows no event has a value: the greatest stands for it, and all groups are closed.
     fn value(&self, watermark: Instant) -> Option<i64> {
-        let margin = i128::from(i64::MAX).saturating_sub(MARGIN.nanos());
-        let known = Instant::from_nanos(watermark.nanos().clamp(margin.saturating_neg(), margin));
-        self.evaluate(watermark).or_else(|| self.evaluate(known))
-    }
-
-    fn evaluate(&self, time: Instant) -> Option<i64> {
-        let unit = self.event_unit()?;
-        let (least, greatest) = safe_ticks(unit);
-        let tick = unit.floor(time).clamp(least, greatest);
-        self.values(&[tick])?.iter().next().flatten()
+        let tick = self.event_unit()?.last_tick(watermark)?;
+        let (least, greatest) = self.safe;
+        if tick < least {
+            return None;
+        }
+        let known = match tick > greatest {
+            true => None,
+            false => self
+                .values(&[tick])
+                .and_then(|values| values.iter().next().flatten()),
+        };
+        // Some functions know only times that fit nanoseconds.
+        known.or_else(|| (tick > 0).then_some(i64::MAX))
     }
 
     fn event_unit(&self) -> Option<Unit> {
@@ -93,16 +98,11 @@ impl BinFunction {
 /// How far a value may lie behind its event time by their zones alone, rounded up to whole days.
 const ZONES: Span = Span::from_nanos(2 * 86_400_000_000_000);
 
-/// How far from a type's limits calendar functions are safe from overflow: more than the longest unit
-/// that they truncate to.
-const MARGIN: Span = Span::from_nanos(1_000 * 86_400_000_000_000);
-
-/// Ticks on which calendar functions are safe, both ends included.
-pub(super) fn safe_ticks(unit: Unit) -> (i64, i64) {
-    let margin = unit.ticks(MARGIN).unwrap_or_default();
+/// Ticks of a unit without so much at both ends, both ends included.
+pub(super) fn safe_ticks(unit: Unit, below: Span, above: Span) -> (i64, i64) {
     (
-        i64::MIN.saturating_add(margin),
-        i64::MAX.saturating_sub(margin),
+        unit.ceil(unit.instant(i64::MIN).later(below)),
+        unit.floor(unit.instant(i64::MAX).earlier(above)),
     )
 }
 
@@ -126,9 +126,9 @@ impl Closing {
         match self {
             Closing::Never => Closed::None,
             Closing::Windows(shape) => shape.closed_by(watermark),
-            Closing::Sessions(unit) | Closing::Instant(unit) => {
-                Closed::Through(unit.floor(watermark))
-            }
+            Closing::Sessions(unit) | Closing::Instant(unit) => unit
+                .last_tick(watermark)
+                .map_or(Closed::None, Closed::Through),
             Closing::Bin(bin) => {
                 match bin.value(watermark).and_then(|value| value.checked_sub(1)) {
                     Some(last) => Closed::Through(last),

@@ -20,16 +20,16 @@ use datafusion::physical_plan::expressions::{Column, Literal};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
-use super::assign::{AssignInfo, TimeWindowAssignExec};
-use super::closing::{BinFunction, Closing};
+use super::assign::{AssignInfo, EventColumn, TimeWindowAssignExec};
+use super::closing::{BinFunction, Closing, safe_ticks};
 use super::deduplicate::{DeduplicateExec, DeduplicateInfo};
 use super::gate::{GateInfo, Reducer, TimeWindowGateExec};
 use super::session::{SessionAssignExec, SessionInfo};
 use super::{StreamScanExec, WatermarkExec, one_child};
 use crate::config::unit_of;
 use crate::logical::{
-    GroupTime, SliceGroup, SliceToGroup, StreamAggregate, StreamDeduplicate, TimeValue, Watermark,
-    stream_scan,
+    Bin, GroupTime, SliceGroup, SliceToGroup, StreamAggregate, StreamDeduplicate, TimeValue,
+    Watermark, stream_scan,
 };
 use crate::state::{Assignment, GateShape};
 use crate::time::Span;
@@ -97,6 +97,24 @@ fn number(id: Option<usize>) -> Result<usize> {
     id.ok_or_else(|| {
         internal_datafusion_err!("a streaming node was planned before it was analyzed")
     })
+}
+
+/// Event times of which a bin has a value, in ticks.
+fn safe(bin: &Bin) -> Result<(i64, i64)> {
+    match &bin.event_type {
+        DataType::Timestamp(unit, _) => Ok(safe_ticks(unit_of(unit), bin.below, bin.above)),
+        other => Err(internal_datafusion_err!(
+            "the event time of a bin is {other}"
+        )),
+    }
+}
+
+/// What stands under a cast to a finer unit, which does not hold all times.
+fn narrowed(time: &Expr) -> Option<&Expr> {
+    match time {
+        Expr::TryCast(cast) => Some(&cast.expr),
+        _ => None,
+    }
 }
 
 /// Which rows are alike, from the columns of the node's input.
@@ -207,6 +225,9 @@ impl Planning<'_> {
         let schema = node.input.schema();
         let info = SessionInfo {
             time: self.expr(expr, schema)?,
+            event: narrowed(expr)
+                .map(|event| self.expr(event, schema))
+                .transpose()?,
             gap: self.expr(gap, schema)?,
             unit: spec.unit,
             keys: node
@@ -238,6 +259,7 @@ impl Planning<'_> {
             shape,
             // Behind the keys DataFusion puts the number of the grouping set.
             keys: node.keys.len() + usize::from(node.left_out.is_some()),
+            counts_late: node.has_timeless_set(),
             windows: time.is_some(),
         })
     }
@@ -257,6 +279,7 @@ impl Planning<'_> {
                 Closing::Bin(BinFunction {
                     function: self.expr(&bin.function, &schema)?,
                     event_type: bin.event_type.clone(),
+                    safe: safe(bin)?,
                 })
             }
         })
@@ -275,30 +298,34 @@ impl Planning<'_> {
             }
         };
         let event = match &node.time {
-            Some(GroupTime {
-                expr,
-                value: TimeValue::Bin(_),
-                ..
-            }) => match expr {
-                // The value was computed below: its event time is not here.
-                Expr::Column(_) => None,
-                computed => {
-                    let column = computed.column_refs().into_iter().next().cloned();
-                    column
-                        .map(|column| self.expr(&Expr::Column(column), schema))
-                        .transpose()?
-                }
-            },
-            _ => None,
+            Some(time) => self.event(time, schema)?,
+            None => None,
         };
         Ok(AssignInfo {
             time,
             event,
             assignment,
             judges: node.judges,
-            counts_late: node.has_timeless_set(),
             gate,
         })
+    }
+
+    /// The event time from which a grouping time is computed here, where the result may not exist.
+    fn event(&self, time: &GroupTime, schema: &DFSchema) -> Result<Option<EventColumn>> {
+        let (expr, safe) = match (&time.value, &time.expr) {
+            // The value was computed below: its event time is not here.
+            (TimeValue::Bin(_), Expr::Column(_)) => return Ok(None),
+            (TimeValue::Bin(bin), computed) => match computed.column_refs().into_iter().next() {
+                Some(column) => (Expr::Column(column.clone()), safe(bin)?),
+                None => return Ok(None),
+            },
+            (_, computed) => match narrowed(computed) {
+                Some(event) => (event.clone(), (i64::MIN, i64::MAX)),
+                None => return Ok(None),
+            },
+        };
+        let expr = self.expr(&expr, schema)?;
+        Ok(Some(EventColumn { expr, safe }))
     }
 
     /// Grouping by the slice or the bounds, then the keys.

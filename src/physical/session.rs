@@ -34,8 +34,10 @@ pub(super) const BOUNDS: [&str; 2] = ["__slice", "__end"];
 /// How rows are put into sessions.
 #[derive(Debug, Clone)]
 pub(super) struct SessionInfo {
-    /// Event time of a row.
+    /// Event time of a row, in the unit of the bounds.
     pub time: Arc<dyn PhysicalExpr>,
+    /// Event time of a row in its own unit, where that of the bounds may not hold it.
+    pub event: Option<Arc<dyn PhysicalExpr>>,
     /// Gap behind it: an interval.
     pub gap: Arc<dyn PhysicalExpr>,
     /// Unit of the bounds.
@@ -172,6 +174,10 @@ impl SessionInfo {
     ) -> Result<Option<Stretched>> {
         let rows = batch.num_rows();
         let starts = ticks(&self.time.evaluate(batch)?.into_array(rows)?)?;
+        let timed = match &self.event {
+            Some(event) => event.evaluate(batch)?.into_array(rows)?.logical_nulls(),
+            None => starts.nulls().cloned(),
+        };
         let gaps = self.gap.evaluate(batch)?.into_array(rows)?;
         let gaps = gaps
             .as_primitive_opt::<IntervalMonthDayNanoType>()
@@ -188,11 +194,12 @@ impl SessionInfo {
                 (Some(start), Some(gap)) => self.end(start, gap),
                 _ => None,
             };
-            let (fate, stay) = match (start, end) {
-                (None, _) => (&mut fates.null, false),
-                (Some(_), None) => (&mut fates.rejected, false),
-                (Some(_), Some(end)) if closed.contains(end) => (&mut fates.late, false),
-                (Some(_), Some(_)) => (&mut fates.accepted, true),
+            let has_time = timed.as_ref().is_none_or(|timed| timed.is_valid(row));
+            let (fate, stay) = match end {
+                _ if !has_time => (&mut fates.null, false),
+                None => (&mut fates.rejected, false),
+                Some(end) if closed.contains(end) => (&mut fates.late, false),
+                Some(_) => (&mut fates.accepted, true),
             };
             *fate += 1;
             stays.push(stay);
@@ -216,7 +223,8 @@ impl SessionInfo {
             return None;
         }
         let nanos = self.unit.instant(start).nanos().checked_add(gap.nanos())?;
-        let end = nanos.checked_div(i128::from(self.unit.nanos()))?;
+        // Rounded down on both sides of 1970: a gap below one tick has no end behind its begin.
+        let end = nanos.div_euclid(i128::from(self.unit.nanos()));
         i64::try_from(end).ok().filter(|end| *end > start)
     }
 

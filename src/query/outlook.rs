@@ -319,6 +319,8 @@ fn holder(clause: &ClauseProgress) -> String {
 /// The least event time of a clause that moves its watermark to `due`.
 fn row_of(clause: &ClauseProgress, due: Instant) -> String {
     let seen = &clause.observed;
+    // The watermark has the column's unit: it reaches what lies between two ticks at the second.
+    let due = seen.unit.instant(seen.unit.ceil(due));
     let tick = seen.unit.ceil(due.later(seen.delay));
     let time = show_instant(seen.unit.instant(tick), seen.unit, seen.zoned);
     format!(

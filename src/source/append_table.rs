@@ -217,7 +217,21 @@ impl AppendTable {
         Arc::clone(&self.log)
     }
 
+    /// Refuses users who may not change anything.
+    fn may_be_written(&self) -> Result<()> {
+        match &self.read_only {
+            None => Ok(()),
+            Some(reason) => Err(Refusal::new(
+                "UNSUPPORTED_FEATURE.TABLE_OPERATION",
+                "0A000",
+                reason.clone(),
+            )
+            .into()),
+        }
+    }
+
     fn refuse<T>(&self, statement: &str, hint: &str) -> Result<T> {
+        self.may_be_written()?;
         Err(Refusal::new(
             "UNSUPPORTED_FEATURE.TABLE_OPERATION",
             "0A000",
@@ -281,14 +295,7 @@ impl TableProvider for AppendTable {
         input: Arc<dyn ExecutionPlan>,
         insert_op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let Some(reason) = &self.read_only {
-            return Err(Refusal::new(
-                "UNSUPPORTED_FEATURE.TABLE_OPERATION",
-                "0A000",
-                reason.clone(),
-            )
-            .into());
-        }
+        self.may_be_written()?;
         if insert_op != InsertOp::Append {
             return self.refuse(
                 match insert_op {

@@ -1,8 +1,8 @@
 //! `sum` of integers that fails where it does not fit, instead of wrapping.
 //!
 //! The sum is kept in 128 bits and checked when it is read, so that the answer does not depend on the
-//! order of the rows: a sum that leaves the type and comes back is right. All other types, and sums
-//! as window functions, are DataFusion's own `sum`.
+//! order of the rows: a sum that leaves the type and comes back is right. All other types are
+//! DataFusion's own `sum`.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -74,7 +74,8 @@ impl AggregateUDFImpl for CheckedSum {
             }));
         }
         Ok(Box::new(IntegerSum {
-            sum: None,
+            sum: 0,
+            values: 0,
             wanted,
             name,
         }))
@@ -111,7 +112,11 @@ impl AggregateUDFImpl for CheckedSum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.create_sliding_accumulator(args)
+        // DataFusion's own takes distinct values back; it wraps.
+        match checks(&args) && !args.is_distinct {
+            true => self.accumulator(args),
+            false => self.inner.create_sliding_accumulator(args),
+        }
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -183,21 +188,43 @@ fn first(arrays: &[ArrayRef]) -> Result<&ArrayRef> {
 /// One sum.
 #[derive(Debug)]
 struct IntegerSum {
-    sum: Option<i128>,
+    sum: i128,
+    /// Values that are in it.
+    values: i64,
     wanted: DataType,
     name: String,
+}
+
+impl IntegerSum {
+    /// The sum; none of no values.
+    fn held(&self) -> Option<i128> {
+        (self.values > 0).then_some(self.sum)
+    }
 }
 
 impl Accumulator for IntegerSum {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for value in wide(first(values)?)?.flatten() {
-            self.sum = Some(self.sum.unwrap_or_default().wrapping_add(value));
+            self.sum = self.sum.wrapping_add(value);
+            self.values += 1;
         }
         Ok(())
     }
 
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for value in wide(first(values)?)?.flatten() {
+            self.sum = self.sum.wrapping_sub(value);
+            self.values -= 1;
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        fitting(self.sum, &self.wanted, &self.name)
+        fitting(self.held(), &self.wanted, &self.name)
     }
 
     fn size(&self) -> usize {
@@ -205,7 +232,7 @@ impl Accumulator for IntegerSum {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![ScalarValue::Decimal128(self.sum, 38, 0)])
+        Ok(vec![ScalarValue::Decimal128(self.held(), 38, 0)])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {

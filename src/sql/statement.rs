@@ -1,7 +1,8 @@
 //! Our own statements: what defines, refreshes and shows streaming tables.
 //!
 //! ```text
-//! CREATE [OR REPLACE | OR REFRESH] STREAMING TABLE [IF NOT EXISTS] name [WITH (k = v, …)] AS query
+//! CREATE [OR REPLACE | OR REFRESH] STREAMING TABLE name [WITH (k = v, …)] AS query
+//! CREATE STREAMING TABLE [IF NOT EXISTS] name [WITH (k = v, …)] AS query
 //! REFRESH STREAMING TABLE name        DROP STREAMING TABLE [IF EXISTS] name
 //! SHOW STREAMING TABLES               DESCRIBE [STREAMING TABLE] name
 //! EXPLAIN STREAMING TABLE name
@@ -26,6 +27,8 @@ pub enum StreamingStatement {
     Refresh(TableReference),
     /// Lists them.
     Show,
+    /// Lists the columns of one.
+    Describe(TableReference),
     /// Says why one has no output, and what would bring it.
     Explain(TableReference),
     /// Removes one, with its result.
@@ -98,6 +101,8 @@ fn simple(mut cursor: Cursor<'_>) -> Result<Option<StreamingStatement>> {
         StreamingStatement::Refresh(cursor.name()?)
     } else if cursor.take(&["SHOW", "STREAMING", "TABLES"]) {
         StreamingStatement::Show
+    } else if cursor.take(&["DESCRIBE", "STREAMING", "TABLE"]) {
+        StreamingStatement::Describe(cursor.name()?)
     } else if cursor.take(&["EXPLAIN", "STREAMING", "TABLE"]) {
         StreamingStatement::Explain(cursor.name()?)
     } else if cursor.take(&["DROP", "STREAMING", "TABLE"]) {
@@ -118,10 +123,18 @@ fn create(
     existing: Existing,
     reader: &Reader<'_>,
 ) -> Result<CreateStreamingTable> {
-    let existing = match (cursor.take(&["IF", "NOT", "EXISTS"]), existing) {
+    let existing = match (
+        begins_with(cursor.rest(), &["IF", "NOT", "EXISTS"]),
+        existing,
+    ) {
         (true, Existing::Refuse) => Existing::Keep,
-        (_, existing) => existing,
+        (true, _) => {
+            let message = "IF NOT EXISTS leaves a table alone, OR REPLACE and OR REFRESH do not.";
+            return Err(cursor.wrong(message, "write one of them").into());
+        }
+        (false, existing) => existing,
     };
+    cursor.take(&["IF", "NOT", "EXISTS"]);
     let name = cursor.name()?;
     let options = cursor.options()?;
     if !cursor.take(&["AS"]) {

@@ -31,26 +31,38 @@ pub struct Assigned {
     pub fates: Fates,
 }
 
-/// The slice of rows that come too late for their windows but count in groups without a time. The gate
-/// takes no window of it.
+/// The slice of rows that come too late for their windows but count in groups without a time. Where there
+/// are such groups no window has it, and the gate takes none of it.
 pub(super) const LATE: i64 = i64::MIN;
 
 impl Assigned {
-    /// Keeps late rows, in the slice `LATE`: they count somewhere, so they are not late.
+    /// Keeps late rows, in the slice `LATE`: they count somewhere, so they are not late. A row that is in
+    /// that slice by its own time has no window here.
     pub fn keep_late(&mut self) {
-        let Some(stays) = self.stays.take() else {
+        if self.stays.is_none() && min(&self.slices) != Some(LATE) {
             return;
-        };
-        let late = |row: usize| !stays.value(row) && self.slices.is_valid(row);
+        }
+        let stays = |row: usize| self.stays.as_ref().is_none_or(|stays| stays.value(row));
+        let mut taken = 0;
         let slices = self
             .slices
             .iter()
             .enumerate()
-            .map(|(row, slice)| if late(row) { Some(LATE) } else { slice });
+            .map(|(row, slice)| match slice {
+                Some(LATE) if stays(row) => {
+                    taken += 1;
+                    None
+                }
+                Some(_) if !stays(row) => Some(LATE),
+                slice => slice,
+            });
         let slices: Int64Array = slices.collect();
+        self.fates.accepted -= taken;
+        self.fates.rejected += taken;
         let all: BooleanArray = slices.iter().map(|slice| Some(slice.is_some())).collect();
         self.slices = slices;
         self.stays = Some(all);
+        // What was late is accepted.
         self.fates.accepted += std::mem::take(&mut self.fates.late);
     }
 }
@@ -146,6 +158,27 @@ mod tests {
         );
         let stays: Vec<_> = assigned.stays.unwrap().iter().flatten().collect();
         assert_eq!(stays, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn kept_late_rows_do_not_meet_the_first_tick_of_the_type() {
+        let ticks = Int64Array::from(vec![Some(i64::MIN), Some(5), None]);
+        let mut assigned = Assignment::Values.assign(&ticks, Closed::None);
+        assigned.keep_late();
+        let fates = Fates {
+            accepted: 1,
+            rejected: 1,
+            null: 1,
+            late: 0,
+        };
+        assert_eq!(assigned.fates, fates);
+        let mut assigned = Assignment::Values.assign(&ticks, Closed::Through(5));
+        assigned.keep_late();
+        assert_eq!(
+            assigned.slices.iter().collect::<Vec<_>>(),
+            [Some(LATE), Some(LATE), None]
+        );
+        assert_eq!((assigned.fates.accepted, assigned.fates.late), (2, 0));
     }
 
     #[test]

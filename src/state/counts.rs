@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::assign::LATE;
 use crate::time::Instant;
 
 /// Fates of the rows of one epoch at one operator. Every row is exactly one of the four.
@@ -110,8 +109,6 @@ impl Accepted {
         for (slice, rows) in self.places.iter().filter(|(_, rows)| *rows > 0) {
             *self.moved.entry(*slice).or_default() += *rows;
         }
-        // Rows that are in no window are in no open one.
-        self.moved.remove(&LATE);
         self.moved
     }
 }

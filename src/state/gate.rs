@@ -107,6 +107,8 @@ pub struct GateState {
     shape: GateShape,
     /// Key columns behind the slice in a run.
     keys: usize,
+    /// Whether groups without a time count rows that come too late for their windows.
+    counts_late: bool,
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     rows: Mutex<Rows>,
     memory: StateMemory,
@@ -143,11 +145,13 @@ impl GateState {
         name: impl Into<String>,
         shape: GateShape,
         keys: usize,
+        counts_late: bool,
         turn: Arc<AtomicU64>,
     ) -> Self {
         Self {
             shape,
             keys,
+            counts_late,
             partitions: Mutex::default(),
             rows: Mutex::default(),
             memory: StateMemory::new(
@@ -204,11 +208,11 @@ impl GateState {
             GateShape::Sessions => vec![(0, Run::whole(batch))],
             _ => runs::by_slice(batch)?,
         };
-        // Rows that are too late for their windows have counted in the groups without one.
-        let runs: Vec<(i64, Run)> = runs
-            .into_iter()
-            .filter(|(slice, _)| *slice != LATE || self.shape == GateShape::Timeless)
-            .collect();
+        let mut runs = runs;
+        if self.counts_late {
+            // Rows that are too late for their windows have counted in the groups without one.
+            runs.retain(|(slice, _)| *slice != LATE);
+        }
         self.memory
             .reserve(runs.iter().map(|(_, run)| run.bytes).sum(), pool)?;
         let partition = self.partition(partition);
@@ -232,7 +236,10 @@ impl GateState {
             return;
         }
         rows.fates.add(fates);
-        for (slice, count) in accepted {
+        let windows = accepted
+            .into_iter()
+            .filter(|(slice, _)| !self.counts_late || *slice != LATE);
+        for (slice, count) in windows {
             *rows.pending.entry(slice).or_default() += count;
         }
     }

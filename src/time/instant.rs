@@ -30,10 +30,10 @@ impl Instant {
         Self(self.0.saturating_add(span.nanos()))
     }
 
-    /// The watermark that this greatest event time makes: `delay` earlier, but not below what the
-    /// column's type can hold.
+    /// The watermark that this greatest event time makes: `delay` earlier, rounded down to the unit of
+    /// the column, but not below what its type can hold.
     #[must_use]
     pub fn behind(self, delay: Span, unit: Unit) -> Self {
-        Self(self.0.saturating_sub(delay.nanos())).max(unit.instant(i64::MIN))
+        unit.instant(unit.floor(self.earlier(delay)))
     }
 }

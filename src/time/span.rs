@@ -25,6 +25,14 @@ impl Span {
         )
     }
 
+    /// The days (of 24 hours) and nanoseconds of which it is the sum, if they fit.
+    pub fn days_and_nanos(self) -> Option<(i32, i64)> {
+        const DAY: i128 = 86_400_000_000_000;
+        let days = i32::try_from(self.0.checked_div(DAY)?).ok()?;
+        let nanos = i64::try_from(self.0.checked_rem(DAY)?).ok()?;
+        Some((days, nanos))
+    }
+
     /// Its nanoseconds.
     pub const fn nanos(self) -> i128 {
         self.0

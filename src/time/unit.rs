@@ -44,6 +44,11 @@ impl Unit {
         clamp(instant.nanos().div_euclid(i128::from(self.nanos())))
     }
 
+    /// The last tick at or before an instant, if the type has one.
+    pub fn last_tick(self, instant: Instant) -> Option<i64> {
+        (instant >= self.instant(i64::MIN)).then(|| self.floor(instant))
+    }
+
     /// The first tick at or after an instant, or the nearest tick the type has.
     pub fn ceil(self, instant: Instant) -> i64 {
         let below = Instant::from_nanos(instant.nanos().saturating_neg());

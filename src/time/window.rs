@@ -68,8 +68,18 @@ impl WindowShape {
 
     /// Begin of the newest window that holds `tick`.
     pub fn newest(&self, tick: i64) -> Option<i64> {
-        let offset = tick.checked_sub(self.start)?;
-        tick.checked_sub(offset.rem_euclid(self.slide))
+        tick.checked_sub(self.within(tick))
+    }
+
+    /// Ticks since the newest begin.
+    #[inline]
+    fn within(&self, tick: i64) -> i64 {
+        // Both are below the slide: their difference cannot overflow, as that of the ticks could.
+        let (tick, start) = (
+            tick.rem_euclid(self.slide),
+            self.start.rem_euclid(self.slide),
+        );
+        tick.wrapping_sub(start).rem_euclid(self.slide)
     }
 
     /// Ticks by which `size` exceeds a whole number of slides.
@@ -81,7 +91,9 @@ impl WindowShape {
     pub fn slice(&self, tick: i64) -> Option<i64> {
         let newest = self.newest(tick)?;
         newest.checked_add(self.size)?;
-        newest.checked_sub(self.size)?;
+        // The oldest window of the tick begins behind `tick - size`.
+        let left = self.size.checked_sub(self.within(tick))?.checked_sub(1)?;
+        newest.checked_sub(left.checked_div(self.slide)?.checked_mul(self.slide)?)?;
         let second = newest.checked_add(self.remainder())?;
         Some(if tick >= second { second } else { newest })
     }
@@ -129,10 +141,9 @@ impl WindowShape {
     /// The windows that `watermark` has closed.
     pub fn closed_by(&self, watermark: Instant) -> Closed {
         let size = i128::from(self.size).saturating_mul(i128::from(self.unit.nanos()));
-        Closed::Through(
-            self.unit
-                .floor(Instant::from_nanos(watermark.nanos().saturating_sub(size))),
-        )
+        self.unit
+            .last_tick(Instant::from_nanos(watermark.nanos().saturating_sub(size)))
+            .map_or(Closed::None, Closed::Through)
     }
 }
 

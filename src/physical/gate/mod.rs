@@ -46,6 +46,8 @@ pub struct GateInfo {
     pub shape: GateShape,
     /// Number of key columns behind the slice, or behind the bounds of a session.
     pub keys: usize,
+    /// Whether a grouping set without the time counts late rows: they stay, in a slice of their own.
+    pub counts_late: bool,
     /// Whether the slices are begins of windows: those that `open_windows` counts.
     pub windows: bool,
 }
@@ -76,7 +78,7 @@ impl GateInfo {
     /// Its state in the epoch's query.
     pub fn state(&self, epoch: &Epoch) -> Arc<GateState> {
         epoch.state.gate(self.id, |turn| {
-            GateState::new(self.name(), self.shape, self.keys, turn)
+            GateState::new(self.name(), self.shape, self.keys, self.counts_late, turn)
         })
     }
 

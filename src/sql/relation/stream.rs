@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
+use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::planner::RelationPlannerContext;
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{LogicalPlan, TableScan};
 use sqlparser::ast::TableAlias;
 
 use super::LoweredCall;
+use crate::config::TidegateOptions;
 use crate::error::{Place, Refusal};
 use crate::logical::StreamScan;
 
@@ -34,6 +35,12 @@ pub(super) fn plan_stream(
             .hint(format!("the options are {}", STREAM_OPTIONS.join(", ")))
             .into());
         }
+        TidegateOptions::default()
+            .set(key, value)
+            .map_err(|error| {
+                let reason = format!("{key}: {}", error.strip_backtrace());
+                Refusal::new("INVALID_STREAM_OPTION", "42616", reason).at(place)
+            })?;
         options.push((key.to_owned(), value.to_owned()));
         at += 2;
     }
@@ -61,6 +68,7 @@ pub(super) fn plan_stream(
     }
     let plan = plan.transform_up(|node| match &node {
         LogicalPlan::TableScan(scan) if !crate::logical::is_stream_scan(&node) => {
+            has_epoch_column(scan, &options, place)?;
             Ok(Transformed::yes(as_stream(
                 scan,
                 &options,
@@ -71,6 +79,32 @@ pub(super) fn plan_stream(
         _ => Ok(Transformed::no(node)),
     })?;
     Ok(plan.data)
+}
+
+/// `epoch_by` must name a column of the table.
+fn has_epoch_column(
+    scan: &TableScan,
+    options: &[(String, String)],
+    place: Option<Place>,
+) -> Result<()> {
+    let schema = scan.source.schema();
+    let unknown = options
+        .iter()
+        .find(|(key, column)| key == "epoch_by" && schema.index_of(column).is_err());
+    match unknown {
+        None => Ok(()),
+        Some((_, column)) => Err(Refusal::new(
+            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+            "42703",
+            format!(
+                "{} has no column '{column}' to end epochs by (epoch_by).",
+                scan.table_name
+            ),
+        )
+        .at(place)
+        .hint("name a column of the source")
+        .into()),
+    }
 }
 
 /// Options of `WITH (…)` behind a stream's name.

@@ -64,7 +64,8 @@ pub(super) fn plan_window(
     let time = if time.get_type(input.schema().as_ref())? == bound {
         time
     } else {
-        cast(time, bound)
+        // A time that the finer unit cannot hold has no window: it does not fail the query.
+        try_cast(time, bound)
     };
     let node = TimeWindow::try_new(input, time, windows, &column, place)?;
     Ok(LogicalPlan::Extension(Extension {
@@ -83,13 +84,15 @@ fn session(
     let interval = DataType::Interval(IntervalUnit::MonthDayNano);
     if !gap.any_column_refs() && !gap.is_volatile() {
         let constant = match &gap {
-            Expr::Literal(..) | Expr::Negative(_) => length(Ok(gap), place)?,
+            Expr::Literal(..) | Expr::Negative(_) => length(Ok(gap.clone()), place)?,
             _ => return Err(session_gap(&gap, place)),
         };
         let unit = unit.fitting(&[constant]).unwrap_or(Unit::Nanosecond);
         let label = constant.to_string();
-        let literal = i64::try_from(constant.nanos()).unwrap_or(i64::MAX);
-        let literal = ScalarValue::new_interval_mdn(0, 0, literal);
+        let Some((days, nanos)) = constant.days_and_nanos() else {
+            return Err(session_gap(&gap, place));
+        };
+        let literal = ScalarValue::new_interval_mdn(0, days, nanos);
         return Ok(Windows::Session(
             SessionSpec { unit, zone, label },
             Expr::Literal(literal, None),

@@ -62,8 +62,39 @@ fn bounds_outside_the_type_are_none_and_never_wrap() {
     assert!(shape.slice(least).is_some() && shape.slice(greatest).is_some());
     assert_eq!(
         shape.closed_by(Instant::from_nanos(i128::MIN)),
-        Closed::Through(i64::MIN)
+        Closed::None
     );
+}
+
+#[test]
+fn a_window_fits_when_its_own_bounds_are_in_the_type() {
+    let tumbling = WindowShape::new(Unit::Second, 10, 10, 0).unwrap();
+    let first = i64::MIN.div_euclid(10) * 10 + 10;
+    assert_eq!(tumbling.slice(first), Some(first));
+    assert_eq!(tumbling.slice(first - 1), None);
+    let last = i64::MAX.div_euclid(10) * 10 - 10;
+    assert_eq!(tumbling.slice(last + 9), Some(last));
+    assert_eq!(tumbling.slice(last + 10), None);
+    let hopping = WindowShape::new(Unit::Second, 10, 5, 0).unwrap();
+    assert_eq!(hopping.slice(first + 5), Some(first + 5));
+    assert_eq!(
+        hopping.slice(first + 4),
+        None,
+        "its older window begins before the first tick"
+    );
+}
+
+#[test]
+fn no_window_is_closed_by_a_watermark_before_its_end() {
+    let shape = WindowShape::new(Unit::Second, 1 << 10, 1 << 10, 0).unwrap();
+    assert_eq!(shape.slice(i64::MIN), Some(i64::MIN));
+    let closed = |tick| {
+        shape
+            .closed_by(Unit::Second.instant(tick))
+            .contains(i64::MIN)
+    };
+    assert!(!closed(i64::MIN) && !closed(i64::MIN + (1 << 10) - 1));
+    assert!(closed(i64::MIN + (1 << 10)));
 }
 
 #[test]
