@@ -168,6 +168,8 @@ fn cells((ts, k, v): &Candidate) -> Vec<Cell> {
 pub(crate) struct DedupScenario {
     /// The query.
     pub(crate) query: DedupQuery,
+    /// Its output mode: a row that gets through is never replaced, so that both show the same.
+    pub(crate) mode: Mode,
     /// What arrives.
     pub(crate) feed: Feed,
 }
@@ -182,13 +184,14 @@ impl DedupScenario {
             time: rng.pick(&[TimeKey::None, TimeKey::None, TimeKey::First, TimeKey::Last]),
             delay: delay(&mut rng, tick),
         };
+        let mode = rng.pick(&[Mode::Append, Mode::Append, Mode::Update]);
         let feed = Feed::draw(&mut rng, seed, &arrivals);
-        Self { query, feed }
+        Self { query, mode, feed }
     }
 
     /// The statement that defines it.
     pub(crate) fn definition(&self) -> String {
-        text::define(Mode::Append, &self.feed, &self.query.text())
+        text::define(self.mode, &self.feed, &self.query.text())
     }
 }
 

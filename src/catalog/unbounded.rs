@@ -12,6 +12,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlanProperties;
 
+use crate::logical::option_scan;
 use crate::source::AppendTable;
 use crate::sql::as_stream;
 
@@ -39,19 +40,30 @@ impl UnboundedTables {
     }
 
     /// A plan that reads as streams the tables that were declared so, and those whose scan never ends.
+    /// Options that were given to other tables leave the plan.
     ///
     /// # Errors
     /// - none of its own
     pub async fn as_streams(&self, plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
         let streams = self.found_in(&plan, state).await?;
-        if streams.is_empty() {
-            return Ok(plan);
-        }
-        let plan = plan.transform_up_with_subqueries(|node| match &node {
-            LogicalPlan::TableScan(scan) if streams.contains(&scan.table_name) => Ok(
-                Transformed::yes(as_stream(scan, &[], None, state.config_options())?),
-            ),
-            _ => Ok(Transformed::no(node)),
+        let plan = plan.transform_up_with_subqueries(|node| {
+            let LogicalPlan::TableScan(scan) = &node else {
+                return Ok(Transformed::no(node));
+            };
+            let (scan, options, place) = match option_scan(&scan.source) {
+                None => (scan.clone(), Vec::new(), None),
+                Some(given) => {
+                    let mut table = scan.clone();
+                    table.source = Arc::clone(&given.table);
+                    (table, given.options.clone(), given.place)
+                }
+            };
+            Ok(match streams.contains(&scan.table_name) {
+                true => {
+                    Transformed::yes(as_stream(&scan, &options, place, state.config_options())?)
+                }
+                false => Transformed::yes(LogicalPlan::TableScan(scan)),
+            })
         })?;
         Ok(plan.data)
     }
@@ -87,7 +99,8 @@ fn finite_scans(plan: &LogicalPlan) -> Result<Vec<(TableReference, Arc<dyn Table
     let mut scans = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
-            && let Ok(provider) = source_as_provider(&scan.source)
+            && let source = option_scan(&scan.source).map_or(&scan.source, |given| &given.table)
+            && let Ok(provider) = source_as_provider(source)
         {
             scans.push((scan.table_name.clone(), provider));
         }

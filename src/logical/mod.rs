@@ -33,7 +33,7 @@ pub use group_columns::group_columns;
 pub use group_time::{Bin, GroupTime, TimeValue};
 pub use keep::KeepStreams;
 pub use query::StreamQuery;
-pub use scan::{StreamScan, is_stream_scan, stream_scan, stream_scans};
+pub use scan::{OptionScan, StreamScan, is_stream_scan, option_scan, stream_scan, stream_scans};
 pub use time_window::{SessionSpec, TimeWindow, WindowSpec, Windows};
 pub use watermark::Watermark;
 pub(crate) use windows::SliceGroup;

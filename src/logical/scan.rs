@@ -68,6 +68,45 @@ impl TableSource for StreamScan {
     }
 }
 
+/// Source of a `TableScan` that was given options of a stream without the word STREAM: they hold if the
+/// table turns out to be one that is always a stream, and say nothing if it is finite.
+pub struct OptionScan {
+    /// The table.
+    pub table: Arc<dyn TableSource>,
+    /// Options of `WITH (…)` behind its name.
+    pub options: Vec<(String, String)>,
+    /// Where the options stand in the text.
+    pub place: Option<Place>,
+}
+
+impl fmt::Debug for OptionScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OptionScan")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TableSource for OptionScan {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        self.table.constraints()
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.table.get_column_default(column)
+    }
+}
+
+/// The options behind a scan's source, if it was given some.
+pub fn option_scan(source: &Arc<dyn TableSource>) -> Option<&OptionScan> {
+    let source: &dyn Any = source.as_ref();
+    source.downcast_ref::<OptionScan>()
+}
+
 /// The stream behind a scan's source, if it is one.
 pub fn stream_scan(source: &Arc<dyn TableSource>) -> Option<&StreamScan> {
     let source: &dyn Any = source.as_ref();

@@ -5,7 +5,8 @@ use sqlparser::tokenizer::{Span as TextSpan, Token, TokenWithSpan};
 
 use super::call::Call;
 use super::names::{dotted_name, ends_from};
-use super::{STREAM_CALL, syntax};
+use super::options::begins_options;
+use super::{OPTIONS_CALL, STREAM_CALL, syntax};
 use crate::error::Refusal;
 use crate::sql::tokens::{closing, is, place};
 
@@ -40,6 +41,13 @@ impl Lowering {
                 && self.opens_clause()?
             {
                 self.watermark()?;
+            } else if scope.from
+                && !scope.expected
+                && is(Some(token), "WITH")
+                && begins_options(&self.input[self.at + 1..])
+                && let Some(start) = self.name_before()
+            {
+                self.named_options(start)?;
             } else {
                 self.copy();
             }
@@ -178,6 +186,26 @@ impl Lowering {
             expected: false,
         });
         self.refuse_sample()
+    }
+
+    /// `name WITH (k = v, …)`: options for a table that may be a stream.
+    fn named_options(&mut self, start: usize) -> Result<(), Refusal> {
+        let span = self
+            .input
+            .get(self.at)
+            .map_or(TextSpan::empty(), |token| token.span);
+        let options = self.options()?;
+        let relation = self.output.split_off(start);
+        let mut call = Call::open(&mut self.output, OPTIONS_CALL, span);
+        call.output.extend(relation);
+        call.end_relation();
+        call.place();
+        for (key, value) in options {
+            call.text(&key);
+            call.text(&value);
+        }
+        call.close();
+        Ok(())
     }
 
     /// A sample of a stream would change what the watermark sees: refused, before DataFusion ignores it.

@@ -24,6 +24,7 @@ mod watermark;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use self::lowering::{Lowering, Scope};
+use self::options::begins_options;
 pub(crate) use self::options::parse_options;
 use super::tokens::{is, place};
 use crate::error::Refusal;
@@ -33,11 +34,16 @@ pub(crate) const STREAM_CALL: &str = "__tidegate_stream";
 /// Table function that stands for a relation with a WATERMARK clause.
 pub(crate) const WATERMARK_CALL: &str = "__tidegate_watermark";
 
+/// Table function that stands for `name WITH (…)`.
+pub(crate) const OPTIONS_CALL: &str = "__tidegate_options";
+
 /// Whether a text can hold anything for [`lower`] to do.
 pub(crate) fn concerns(tokens: &[TokenWithSpan]) -> bool {
-    tokens
-        .iter()
-        .any(|token| is(Some(token), "STREAM") || is(Some(token), "WATERMARK"))
+    tokens.iter().enumerate().any(|(at, token)| {
+        let words = ["STREAM", "WATERMARK"];
+        words.iter().any(|word| is(Some(token), word))
+            || is(Some(token), "WITH") && begins_options(&tokens[at + 1..])
+    })
 }
 
 /// Lowers every streaming clause; tokens of white space are left out of the result.

@@ -11,12 +11,8 @@ impl Lowering {
     /// `WITH (k = v, …)` behind a stream's name.
     pub(super) fn options(&mut self) -> Result<Vec<(String, String)>, Refusal> {
         let open = self.at + 1;
-        if !(is(self.input.get(self.at), "WITH")
-            && self
-                .input
-                .get(open)
-                .is_some_and(|token| token.token == Token::LParen))
-        {
+        let opens = |token: &TokenWithSpan| token.token == Token::LParen;
+        if !(is(self.input.get(self.at), "WITH") && self.input.get(open).is_some_and(opens)) {
             return Ok(Vec::new());
         }
         let close = closing(&self.input, open).ok_or_else(|| {
@@ -30,6 +26,17 @@ impl Lowering {
         self.at = close + 1;
         Ok(options)
     }
+}
+
+/// Whether what follows a `WITH` is a list of options: `(k =`.
+pub(super) fn begins_options(tokens: &[TokenWithSpan]) -> bool {
+    let mut words = tokens
+        .iter()
+        .map(|token| &token.token)
+        .filter(|token| !matches!(token, Token::Whitespace(_)));
+    words.next() == Some(&Token::LParen)
+        && matches!(words.next(), Some(Token::Word(_)))
+        && words.next() == Some(&Token::Eq)
 }
 
 /// `k = v, k = v` of a WITH list: keys are words or strings, values words, strings or numbers.

@@ -151,6 +151,13 @@ impl Lowering {
         Ok((tokens.to_vec(), None))
     }
 
+    /// Index in the output of the first token of the table's name that ends there, if one does.
+    pub(super) fn name_before(&self) -> Option<usize> {
+        let last = self.output.last()?;
+        let is_name = matches!(last.token, Token::Word(_) | Token::SingleQuotedString(_));
+        is_name.then(|| self.relation_before().ok()).flatten()
+    }
+
     /// Index in the output of the first token of the relation that ends there.
     fn relation_before(&self) -> Result<usize, Refusal> {
         let here = self.input.get(self.at);

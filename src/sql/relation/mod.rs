@@ -17,10 +17,10 @@ use sqlparser::ast::{
 };
 
 pub(crate) use self::stream::as_stream;
-use self::stream::plan_stream;
+use self::stream::{plan_options, plan_stream};
 use self::watermark::plan_watermark;
 use self::window::plan_window;
-use super::clause::{STREAM_CALL, WATERMARK_CALL};
+use super::clause::{OPTIONS_CALL, STREAM_CALL, WATERMARK_CALL};
 use super::rewrite::WINDOW_CALL;
 use crate::error::Place;
 
@@ -42,6 +42,7 @@ impl RelationPlanner for StreamRelations {
         };
         let plan = match call.name {
             STREAM_CALL => plan_stream(&call, alias.clone(), context)?,
+            OPTIONS_CALL => plan_options(&call, alias.clone(), context)?,
             WATERMARK_CALL => plan_watermark(&call, alias.clone(), context)?,
             _ => plan_window(&call, alias.clone(), context)?,
         };
@@ -64,7 +65,7 @@ impl<'a> LoweredCall<'a> {
             return None;
         };
         let name = function.name.to_string();
-        let name = [STREAM_CALL, WATERMARK_CALL, WINDOW_CALL]
+        let name = [STREAM_CALL, OPTIONS_CALL, WATERMARK_CALL, WINDOW_CALL]
             .into_iter()
             .find(|known| *known == name)?;
         let FunctionArguments::List(list) = &function.args else {

@@ -13,15 +13,10 @@ use sqlparser::ast::TableAlias;
 use super::LoweredCall;
 use crate::config::TidegateOptions;
 use crate::error::{Place, Refusal};
-use crate::logical::StreamScan;
+use crate::logical::{OptionScan, StreamScan, stream_scan};
 
-/// `STREAM t`: the one table under the name becomes a stream.
-pub(super) fn plan_stream(
-    call: &LoweredCall<'_>,
-    alias: Option<TableAlias>,
-    context: &mut dyn RelationPlannerContext,
-) -> Result<LogicalPlan> {
-    let place = call.place(0);
+/// The options of a call, checked.
+fn options(call: &LoweredCall<'_>, place: Option<Place>) -> Result<Vec<(String, String)>> {
     let mut options = Vec::new();
     let mut at = 2;
     while let (Some(key), Some(value)) = (call.text(at), call.text(at + 1)) {
@@ -44,6 +39,40 @@ pub(super) fn plan_stream(
         options.push((key.to_owned(), value.to_owned()));
         at += 2;
     }
+    Ok(options)
+}
+
+/// `t WITH (…)`: the options wait with the table until it is known whether it is a stream.
+pub(super) fn plan_options(
+    call: &LoweredCall<'_>,
+    alias: Option<TableAlias>,
+    context: &mut dyn RelationPlannerContext,
+) -> Result<LogicalPlan> {
+    let place = call.place(0);
+    let options = options(call, place)?;
+    let plan = call.plan(alias, context)?.transform_up(|node| match node {
+        LogicalPlan::TableScan(mut scan) if stream_scan(&scan.source).is_none() => {
+            has_epoch_column(&scan, &options, place)?;
+            scan.source = Arc::new(OptionScan {
+                table: Arc::clone(&scan.source),
+                options: options.clone(),
+                place,
+            });
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    Ok(plan.data)
+}
+
+/// `STREAM t`: the one table under the name becomes a stream.
+pub(super) fn plan_stream(
+    call: &LoweredCall<'_>,
+    alias: Option<TableAlias>,
+    context: &mut dyn RelationPlannerContext,
+) -> Result<LogicalPlan> {
+    let place = call.place(0);
+    let options = options(call, place)?;
     let plan = call.plan(alias, context)?;
     let (mut finite, mut streams) = (0, 0);
     plan.apply(|node| {

@@ -69,10 +69,10 @@ fn bounds_outside_the_type_are_none_and_never_wrap() {
 #[test]
 fn a_window_fits_when_its_own_bounds_are_in_the_type() {
     let tumbling = WindowShape::new(Unit::Second, 10, 10, 0).unwrap();
-    let first = i64::MIN.div_euclid(10) * 10 + 10;
+    let first = (i64::MIN.div_euclid(10) + 1) * 10;
     assert_eq!(tumbling.slice(first), Some(first));
     assert_eq!(tumbling.slice(first - 1), None);
-    let last = i64::MAX.div_euclid(10) * 10 - 10;
+    let last = (i64::MAX.div_euclid(10) - 1) * 10;
     assert_eq!(tumbling.slice(last + 9), Some(last));
     assert_eq!(tumbling.slice(last + 10), None);
     let hopping = WindowShape::new(Unit::Second, 10, 5, 0).unwrap();
