@@ -46,6 +46,14 @@ async fn show(ctx: &StreamContext, sql: &str) -> String {
     pretty_format_batches(&batches).unwrap().to_string()
 }
 
+/// The one there is.
+fn only<T: std::fmt::Debug>(all: &[T]) -> &T {
+    match all {
+        [one] => one,
+        _ => panic!("one, not {all:?}"),
+    }
+}
+
 const WINDOWS: &str = "SELECT window.start AS start, sum(v) AS s FROM STREAM t \
      WATERMARK ts DELAY OF INTERVAL 0 SECONDS GROUP BY window(ts, '10 seconds')";
 
@@ -311,25 +319,19 @@ async fn a_progress_record_says_what_each_part_of_the_epoch_did() {
     let outlook = ctx.outlook("q").await.unwrap();
     assert!(outlook.contains(&("not read", "t: 2 rows".to_owned())));
     let epochs = ctx.refresh("q").await.unwrap();
-    let [epoch] = epochs.as_slice() else {
-        panic!("one epoch, not {epochs:?}");
-    };
+    let epoch = only(&epochs);
     assert!(epoch.since_previous.is_some_and(|since| !since.is_zero()));
     assert!(epoch.input_rows_per_second().is_some_and(|rate| rate > 0.0));
     assert!(epoch.processed_rows_per_second() > 0.0);
     let phases = epoch.phases;
     let parts = phases.read + phases.absorb + phases.emit + phases.commit;
     assert!(parts > Duration::ZERO && parts <= epoch.duration);
-    let [source] = epoch.sources.as_slice() else {
-        panic!("one source: {:?}", epoch.sources);
-    };
+    let source = only(&epoch.sources);
     assert_eq!(
         (source.name.as_str(), source.rows, source.skipped_records),
         ("t", 2, 0)
     );
-    let [clause] = epoch.clauses.as_slice() else {
-        panic!("one clause: {:?}", epoch.clauses);
-    };
+    let clause = only(&epoch.clauses);
     assert_eq!(
         (clause.column.as_str(), clause.sources.as_str()),
         ("ts", "t")
@@ -348,9 +350,7 @@ async fn a_progress_record_says_what_each_part_of_the_epoch_did() {
         Some("1970-01-01T00:00:21")
     );
     assert_eq!(clause.watermark, epoch.watermark);
-    let [operator] = epoch.operators.as_slice() else {
-        panic!("one operator: {:?}", epoch.operators);
-    };
+    let operator = only(&epoch.operators);
     assert_eq!(operator.operator, "TimeWindowGate 0");
     let fates = [
         operator.accepted_rows,
@@ -372,6 +372,22 @@ async fn a_progress_record_says_what_each_part_of_the_epoch_did() {
     assert!(operator.state_rows_added > 0 && operator.state_rows_removed > 0);
     assert!(operator.closes_at > epoch.watermark);
     assert!(epoch.watermark_before < epoch.watermark);
+}
+
+#[tokio::test]
+async fn explain_analyze_tells_the_counts_of_a_run() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    ctx.append("t", rows(&[(25, 1), (40, 2), (3, 3)]))
+        .await
+        .unwrap();
+    ctx.sql("SET tidegate.max_rows_per_epoch = 1")
+        .await
+        .unwrap();
+    let plan = show(&ctx, &format!("EXPLAIN ANALYZE {WINDOWS}")).await;
+    let counts = "output_rows=2, epochs=3, input_rows=3, late_rows=1, null_rows=0, rejected_rows=0";
+    let told = |count: &str| plan.contains(count);
+    assert!(counts.split(", ").all(told), "{plan}");
 }
 
 #[tokio::test]

@@ -16,7 +16,8 @@ use datafusion::dataframe::DataFrame;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{
-    AggregateUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Statement as LogicalStatement,
+    AggregateUDF, DdlStatement, LogicalPlan, LogicalPlanBuilder, ScalarUDF,
+    Statement as LogicalStatement,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqlparser::dialect::dialect_from_str;
@@ -29,7 +30,7 @@ use crate::config::{TidegateOptions, rebuilt};
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
 use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryPlanner};
 use crate::source::{AppendLog, AppendTable};
-use crate::sql::{CheckedSum, Parsed, StreamRelations, parse};
+use crate::sql::{CheckedSum, LOWERED, Parsed, StreamRelations, parse};
 
 /// A DataFusion session that knows streams.
 ///
@@ -129,7 +130,7 @@ impl StreamContext {
             Parsed::Streaming(statement) => Box::pin(self.streaming(*statement)).await,
             Parsed::DataFusion(statement) => {
                 let plan = state.statement_to_plan(*statement).await?;
-                Box::pin(self.run(plan)).await
+                Box::pin(self.run(as_written(plan, sql))).await
             }
         }
     }
@@ -284,6 +285,17 @@ impl StreamContext {
             LogicalPlanBuilder::empty(false).build()?,
         ))
     }
+}
+
+/// A view is shown as it was written, not as its clauses were lowered.
+fn as_written(mut plan: LogicalPlan, sql: &str) -> LogicalPlan {
+    if let LogicalPlan::Ddl(DdlStatement::CreateView(view)) = &mut plan
+        && let Some(definition) = &mut view.definition
+        && definition.contains(LOWERED)
+    {
+        sql.trim().trim_end_matches(';').clone_into(definition);
+    }
+    plan
 }
 
 /// Reads one statement in the session's dialect.

@@ -12,6 +12,7 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
@@ -19,6 +20,7 @@ use datafusion::physical_plan::{
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
 use super::attach::{Attached, RunState};
+use super::metrics::RunMetrics;
 use super::run::{Output, Run};
 use crate::config::{OutputMode, WatermarkPolicy, rebuilt};
 use crate::logical::{StreamQuery, is_stream_scan};
@@ -34,6 +36,7 @@ pub struct StreamQueryExec {
     mode: OutputMode,
     policy: WatermarkPolicy,
     session: Arc<SessionState>,
+    metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
 
@@ -64,6 +67,7 @@ impl StreamQueryExec {
             mode,
             policy,
             session,
+            metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
         }
     }
@@ -111,6 +115,11 @@ impl ExecutionPlan for StreamQueryExec {
         )))
     }
 
+    /// Those of all epochs. The nodes below are made anew for each epoch and tell nothing here.
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
     fn execute(
         &self,
         partition: usize,
@@ -132,6 +141,7 @@ impl ExecutionPlan for StreamQueryExec {
             session: Arc::clone(&self.session),
             context,
             output,
+            metrics: RunMetrics::new(&self.metrics),
         };
         builder.spawn(async move {
             match attached {

@@ -2,7 +2,7 @@
 //!
 //! 1. [`StreamQueryExec`] is the root of the streaming part of a physical plan; executing it runs the
 //!    loop (`run`).
-//! 2. Each turn takes a slice of every source, runs the plan over it in two passes (`epoch`) and
+//! 2. Each turn takes a slice of every source (`sources`), runs the plan over it in two passes (`epoch`) and
 //!    commits, or undoes everything the turn did.
 //! 3. A streaming table attaches its own state and result through [`Attached`]; a query without one
 //!    starts from nothing and ends with its input.
@@ -10,15 +10,18 @@
 mod attach;
 mod epoch;
 mod exec;
+mod metrics;
 mod outlook;
 mod progress;
 mod record;
 mod run;
 mod show;
+mod sources;
 
 pub use attach::{Attached, EpochSink, RunState};
 pub use exec::{QueryPlanner, StreamQueryExec};
 pub use outlook::{Lines, Standing, Totals};
 pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};
-pub use run::{LiveSender, home, short};
+pub use run::LiveSender;
 pub use show::show_instant;
+pub use sources::{home, short};

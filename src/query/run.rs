@@ -4,24 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use futures::future::{BoxFuture, select_all};
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
 use super::attach::{EpochSink, RunState};
 use super::epoch::{Parts, Running};
-use super::progress::{EpochProgress, Live, SourceProgress};
+use super::metrics::RunMetrics;
+use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
-use crate::config::{
-    EndOfInput, OnBadRecord, OutputMode, TidegateOptions, WatermarkPolicy, options,
-};
-use crate::error::Refusal;
-use crate::physical::{Inputs, StreamScanExec};
-use crate::source::{Cursor, Limits, ReadEnv, Taken};
+use super::sources::{SourceUse, given, home, open_cursors, short, take, wait};
+use crate::config::{EndOfInput, OutputMode, TidegateOptions, WatermarkPolicy, options};
+use crate::physical::Inputs;
+use crate::source::{ReadEnv, Taken};
 use crate::state::{Epoch, SourceSlice};
 
 /// Tells whoever watches how a query is getting on; an extension of the session configuration.
@@ -36,13 +34,6 @@ pub(super) enum Output {
     Table(Arc<dyn EpochSink>),
 }
 
-/// One source as the plan reads it.
-struct SourceUse {
-    name: String,
-    limits: Limits,
-    columns: Vec<usize>,
-}
-
 /// A query that is running.
 pub(super) struct Run {
     pub plan: Arc<dyn ExecutionPlan>,
@@ -51,6 +42,7 @@ pub(super) struct Run {
     pub session: Arc<SessionState>,
     pub context: Arc<TaskContext>,
     pub output: Output,
+    pub metrics: RunMetrics,
 }
 
 /// Reports nothing running any more, however the run ends.
@@ -74,7 +66,7 @@ impl Run {
     pub(super) async fn run(&self, state: &mut RunState) -> Result<()> {
         let live = LiveGuard(self.context.session_config().get_extension::<LiveSender>());
         let settings = options(self.session.config_options());
-        let uses = self.open_cursors(state, &settings)?;
+        let uses = open_cursors(&self.plan, state, &settings)?;
         state.undo();
         let env = ReadEnv {
             session: Arc::clone(&self.session),
@@ -97,6 +89,7 @@ impl Run {
                     return Ok(());
                 };
                 rows += progress.input_rows;
+                self.metrics.add(&progress);
                 report(&live, &progress, rows);
             }
             idle_epoch = false;
@@ -123,55 +116,6 @@ impl Run {
         let endless = taken.iter().any(|taken| taken.endless && !taken.ended);
         let closes = settings.end_of_input == EndOfInput::Close;
         self.mode != OutputMode::Complete || !more && (endless || !closes)
-    }
-
-    /// Makes a cursor for each source that has none, and finds the columns that the plan reads.
-    fn open_cursors(
-        &self,
-        state: &mut RunState,
-        settings: &TidegateOptions,
-    ) -> Result<Vec<SourceUse>> {
-        let mut scans = Vec::new();
-        collect_scans(&self.plan, &mut scans);
-        let mut uses: Vec<SourceUse> = Vec::new();
-        for plan in &scans {
-            let Some(scan) = plan.downcast_ref::<StreamScanExec>() else {
-                continue;
-            };
-            let limits = limits(settings, scan)?;
-            match uses.iter_mut().find(|one| one.name == scan.source_name()) {
-                Some(known) if known.limits != limits => {
-                    return Err(invalid(
-                        "WITH",
-                        &format!(
-                            "the stream {} is read twice, with different options",
-                            known.name
-                        ),
-                    ));
-                }
-                Some(known) => known.columns.extend(scan.columns()),
-                None => uses.push(SourceUse {
-                    name: scan.source_name().to_owned(),
-                    limits: limits.clone(),
-                    columns: scan.columns().to_vec(),
-                }),
-            }
-            match state.cursors.get_mut(scan.source_name()) {
-                Some(cursor) => cursor.set_source(Arc::clone(scan.provider()), limits)?,
-                None => {
-                    let name = scan.source_name().to_owned();
-                    let cursor =
-                        Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
-                    state.cursors.insert(name, cursor);
-                }
-            }
-        }
-        for one in &mut uses {
-            if let Some(cursor) = state.cursors.get(&one.name) {
-                one.columns = cursor.columns(&one.columns);
-            }
-        }
-        Ok(uses)
     }
 
     /// One epoch. `None` if the reader has gone.
@@ -216,7 +160,7 @@ impl Run {
         let committed = epoch.commit(&parts, &short)?;
         watch.phases.commit = watch.lap();
         let reached = committed.reached;
-        let sources = sources(uses, taken, &short);
+        let sources = given(uses, taken, &short);
         let progress = record(state, committed, sources, taken, output_rows, &watch);
         state.watermark = reached;
         state.began = Some(watch.began());
@@ -297,6 +241,7 @@ impl Run {
                 continue;
             }
             count += batch.num_rows() as u64;
+            self.metrics.output_rows.add(batch.num_rows());
             match &self.output {
                 Output::Table(_) => collected.push(batch),
                 Output::Reader(_) if !shown => {}
@@ -313,63 +258,6 @@ impl Run {
     }
 }
 
-/// What the names of tables begin with that need not be said.
-pub fn home(session: &SessionState) -> String {
-    let catalog = &session.config_options().catalog;
-    format!("{}.{}.", catalog.default_catalog, catalog.default_schema)
-}
-
-/// A table's name without what need not be said.
-pub fn short<'a>(name: &'a str, home: &str) -> &'a str {
-    name.strip_prefix(home).unwrap_or(name)
-}
-
-/// What each source gave.
-fn sources(
-    uses: &[SourceUse],
-    taken: &[Taken],
-    names: &impl Fn(&str) -> String,
-) -> Vec<SourceProgress> {
-    uses.iter()
-        .zip(taken)
-        .map(|(one, taken)| SourceProgress {
-            name: names(&one.name),
-            rows: taken.rows,
-            skipped_records: taken.skipped,
-        })
-        .collect()
-}
-
-/// The next slice of every source.
-async fn take(state: &mut RunState, uses: &[SourceUse], env: &ReadEnv) -> Result<Vec<Taken>> {
-    let mut all = Vec::with_capacity(uses.len());
-    for one in uses {
-        if let Some(cursor) = state.cursors.get_mut(&one.name) {
-            match cursor.take(&one.columns, env).await {
-                Ok(taken) => all.push(taken),
-                Err(error) => {
-                    state.undo();
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// Waits until one of the endless sources may have more.
-async fn wait(state: &mut RunState) {
-    let waiting: Vec<BoxFuture<'_, ()>> = state
-        .cursors
-        .values_mut()
-        .filter(|cursor| cursor.is_endless())
-        .map(|cursor| cursor.arrived().boxed())
-        .collect();
-    if !waiting.is_empty() {
-        select_all(waiting).await;
-    }
-}
-
 fn report(live: &LiveGuard, progress: &EpochProgress, rows: u64) {
     if let Some(sender) = &live.0 {
         sender.0.send_replace(Live {
@@ -380,68 +268,4 @@ fn report(live: &LiveGuard, progress: &EpochProgress, rows: u64) {
             open_windows: progress.open_windows,
         });
     }
-}
-
-fn collect_scans(plan: &Arc<dyn ExecutionPlan>, into: &mut Vec<Arc<dyn ExecutionPlan>>) {
-    if plan.is::<StreamScanExec>() {
-        into.push(Arc::clone(plan));
-    }
-    for child in plan.children() {
-        collect_scans(child, into);
-    }
-}
-
-/// Where epochs of a source end: its own options, else the query's settings.
-fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
-    let own = |key: &str| {
-        scan.options()
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value.as_str())
-    };
-    let number = |key: &str, default: usize| -> Result<u64> {
-        match own(key) {
-            None => Ok(default as u64),
-            Some(text) => text
-                .parse()
-                .map_err(|_| invalid(key, &format!("'{text}' is not a number of rows or files"))),
-        }
-    };
-    let rows = number("max_rows_per_epoch", settings.max_rows_per_epoch.get())?;
-    if rows == 0 {
-        return Err(invalid(
-            "max_rows_per_epoch",
-            "an epoch needs at least one row",
-        ));
-    }
-    let files = number("max_files_per_epoch", settings.max_files_per_epoch)?;
-    let has_column = scan
-        .provider()
-        .schema()
-        .index_of(&settings.epoch_by)
-        .is_ok();
-    let epoch_by = own("epoch_by")
-        .map(str::to_owned)
-        .or_else(|| has_column.then(|| settings.epoch_by.clone()));
-    let on_bad_record = match own("on_bad_record") {
-        Some(text) => text
-            .parse::<OnBadRecord>()
-            .map_err(|reason| invalid("on_bad_record", &reason))?,
-        None => settings.on_bad_record,
-    };
-    Ok(Limits {
-        rows,
-        files: (files > 0).then_some(files),
-        epoch_by,
-        on_bad_record,
-    })
-}
-
-fn invalid(key: &str, reason: &str) -> DataFusionError {
-    Refusal::new(
-        "INVALID_STREAM_OPTION",
-        "42616",
-        format!("{key}: {reason}."),
-    )
-    .into()
 }

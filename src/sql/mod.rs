@@ -16,6 +16,7 @@ mod statement;
 mod tokens;
 
 pub use checked_sum::CheckedSum;
+pub(crate) use clause::LOWERED;
 pub use parse::{Parsed, parse};
 pub use relation::StreamRelations;
 pub(crate) use relation::as_stream;

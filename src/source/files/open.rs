@@ -9,9 +9,11 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::json::JsonFormat;
-use datafusion::datasource::listing::ListingTableUrl;
-use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{FileRange, ListingTableUrl};
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::EmptyRecordBatchStream;
@@ -19,6 +21,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::{
     RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
 };
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectMeta, ObjectStoreExt};
 
@@ -157,27 +160,83 @@ pub(super) async fn open(
     let url = url.ok_or_else(|| DataFusionError::Plan("the table has no path".to_owned()))?;
     let present: Vec<usize> = layout.places.iter().copied().flatten().collect();
     let config = FileScanConfigBuilder::new(url, format.file_source(table_schema))
-        .with_file(listing.partitioned(file)?)
         .with_projection_indices(Some(present))?
-        .with_file_compression_type(listing.compression(file))
-        .build();
-    let plan = format
-        .create_physical_plan(env.session.as_ref(), config)
-        .await?;
-    let stream = ahead(execute_stream(plan, Arc::clone(&env.task))?);
+        .with_file_compression_type(listing.compression(file));
+    let whole = listing.partitioned(file)?;
+    let mut configs = Vec::new();
+    for range in pieces(listing, file, env) {
+        let mut piece = whole.clone();
+        piece.range = range;
+        configs.push(config.clone().with_file(piece).build());
+    }
+    let rows = in_order(format, configs, env);
     if layout.places.iter().all(Option::is_some) {
-        return Ok(stream);
+        return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)));
     }
     let places = layout.places;
     let filled = {
         let schema = Arc::clone(&schema);
-        stream.map(move |batch| fill(&batch?, &places, &schema))
+        rows.map(move |batch| fill(&batch?, &places, &schema))
     };
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, filled)))
 }
 
-/// Batches that are read before they are asked for: while an epoch is aggregated, the next one is read.
-const AHEAD: usize = 64;
+/// Bytes of a file that are read as one piece: about a row group of Parquet.
+const PIECE: u64 = 8 << 20;
+
+/// The ranges in which a file is read, in order. Only a file that can be read from its middle has several:
+/// one that is not compressed as a whole, and whose records are told by their lines or by a footer.
+fn pieces(listing: &Listing, file: &ObjectMeta, env: &ReadEnv) -> Vec<Option<FileRange>> {
+    let format = listing.format.as_ref();
+    let by_range = if let Some(csv) = format.downcast_ref::<CsvFormat>() {
+        let default = env.session.config_options().catalog.newlines_in_values;
+        !csv.options().newlines_in_values.unwrap_or(default)
+    } else if let Some(json) = format.downcast_ref::<JsonFormat>() {
+        json.options().newline_delimited
+    } else {
+        format.is::<ParquetFormat>()
+    };
+    let plain = listing.compression(file) == FileCompressionType::UNCOMPRESSED;
+    let count = file.size.div_ceil(PIECE);
+    if count < 2 || !by_range || !plain {
+        return vec![None];
+    }
+    let size = i64::try_from(file.size).unwrap_or(i64::MAX);
+    let piece = i64::try_from(PIECE).unwrap_or(i64::MAX);
+    let starts = (0..size).step_by(usize::try_from(PIECE).unwrap_or(usize::MAX));
+    starts
+        .map(|start| {
+            Some(FileRange {
+                start,
+                end: start.saturating_add(piece).min(size),
+            })
+        })
+        .collect()
+}
+
+/// The rows of pieces one after the other, while as many pieces are read as the session has partitions.
+fn in_order(
+    format: Arc<dyn FileFormat>,
+    pieces: Vec<FileScanConfig>,
+    env: &ReadEnv,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let at_once = env.task.session_config().target_partitions().max(2);
+    let env = env.clone();
+    let opened = futures::stream::iter(pieces).map(move |piece| {
+        let (format, env) = (Arc::clone(&format), env.clone());
+        async move {
+            let plan = format
+                .create_physical_plan(env.session.as_ref(), piece)
+                .await?;
+            Ok::<_, DataFusionError>(ahead(execute_stream(plan, env.task)?))
+        }
+    });
+    opened.buffered(at_once).try_flatten().boxed()
+}
+
+/// Batches of a piece that are read before they are asked for: while an epoch is aggregated, the next one
+/// is read. So many are an epoch of the usual size.
+const AHEAD: usize = 128;
 
 /// Reads a stream in a task of its own, some batches ahead of who asks. Dropping the stream ends the task.
 fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {

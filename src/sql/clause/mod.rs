@@ -29,6 +29,8 @@ pub(crate) use self::options::parse_options;
 use super::tokens::{is, place};
 use crate::error::Refusal;
 
+/// What the names of our table functions begin with: they stand for clauses that no one writes so.
+pub(crate) const LOWERED: &str = "__tidegate_";
 /// Table function that stands for `STREAM name [WITH (…)]`.
 pub(crate) const STREAM_CALL: &str = "__tidegate_stream";
 /// Table function that stands for a relation with a WATERMARK clause.

@@ -1,0 +1,196 @@
+//! The sources of a running query: a cursor for each, and the slice that an epoch takes of it.
+
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::SessionState;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::FutureExt;
+use futures::future::{BoxFuture, select_all};
+
+use super::attach::RunState;
+use super::progress::SourceProgress;
+use crate::config::{OnBadRecord, TidegateOptions};
+use crate::error::Refusal;
+use crate::physical::StreamScanExec;
+use crate::source::{Cursor, Limits, ReadEnv, Taken};
+
+/// One source as the plan reads it.
+pub(super) struct SourceUse {
+    pub name: String,
+    limits: Limits,
+    pub columns: Vec<usize>,
+}
+
+/// Makes a cursor for each source that has none, and finds the columns that the plan reads.
+pub(super) fn open_cursors(
+    plan: &Arc<dyn ExecutionPlan>,
+    state: &mut RunState,
+    settings: &TidegateOptions,
+) -> Result<Vec<SourceUse>> {
+    let mut scans = Vec::new();
+    collect_scans(plan, &mut scans);
+    let mut uses: Vec<SourceUse> = Vec::new();
+    for plan in &scans {
+        let Some(scan) = plan.downcast_ref::<StreamScanExec>() else {
+            continue;
+        };
+        let limits = limits(settings, scan)?;
+        match uses.iter_mut().find(|one| one.name == scan.source_name()) {
+            Some(known) if known.limits != limits => {
+                return Err(invalid(
+                    "WITH",
+                    &format!(
+                        "the stream {} is read twice, with different options",
+                        known.name
+                    ),
+                ));
+            }
+            Some(known) => known.columns.extend(scan.columns()),
+            None => uses.push(SourceUse {
+                name: scan.source_name().to_owned(),
+                limits: limits.clone(),
+                columns: scan.columns().to_vec(),
+            }),
+        }
+        match state.cursors.get_mut(scan.source_name()) {
+            Some(cursor) => cursor.set_source(Arc::clone(scan.provider()), limits)?,
+            None => {
+                let name = scan.source_name().to_owned();
+                let cursor = Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
+                state.cursors.insert(name, cursor);
+            }
+        }
+    }
+    for one in &mut uses {
+        if let Some(cursor) = state.cursors.get(&one.name) {
+            one.columns = cursor.columns(&one.columns);
+        }
+    }
+    Ok(uses)
+}
+
+/// What the names of tables begin with that need not be said.
+pub fn home(session: &SessionState) -> String {
+    let catalog = &session.config_options().catalog;
+    format!("{}.{}.", catalog.default_catalog, catalog.default_schema)
+}
+
+/// A table's name without what need not be said.
+pub fn short<'a>(name: &'a str, home: &str) -> &'a str {
+    name.strip_prefix(home).unwrap_or(name)
+}
+
+/// What each source gave.
+pub(super) fn given(
+    uses: &[SourceUse],
+    taken: &[Taken],
+    names: &impl Fn(&str) -> String,
+) -> Vec<SourceProgress> {
+    uses.iter()
+        .zip(taken)
+        .map(|(one, taken)| SourceProgress {
+            name: names(&one.name),
+            rows: taken.rows,
+            skipped_records: taken.skipped,
+        })
+        .collect()
+}
+
+/// The next slice of every source.
+pub(super) async fn take(
+    state: &mut RunState,
+    uses: &[SourceUse],
+    env: &ReadEnv,
+) -> Result<Vec<Taken>> {
+    let mut all = Vec::with_capacity(uses.len());
+    for one in uses {
+        if let Some(cursor) = state.cursors.get_mut(&one.name) {
+            match cursor.take(&one.columns, env).await {
+                Ok(taken) => all.push(taken),
+                Err(error) => {
+                    state.undo();
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Waits until one of the endless sources may have more.
+pub(super) async fn wait(state: &mut RunState) {
+    let waiting: Vec<BoxFuture<'_, ()>> = state
+        .cursors
+        .values_mut()
+        .filter(|cursor| cursor.is_endless())
+        .map(|cursor| cursor.arrived().boxed())
+        .collect();
+    if !waiting.is_empty() {
+        select_all(waiting).await;
+    }
+}
+
+fn collect_scans(plan: &Arc<dyn ExecutionPlan>, into: &mut Vec<Arc<dyn ExecutionPlan>>) {
+    if plan.is::<StreamScanExec>() {
+        into.push(Arc::clone(plan));
+    }
+    for child in plan.children() {
+        collect_scans(child, into);
+    }
+}
+
+/// Where epochs of a source end: its own options, else the query's settings.
+fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
+    let own = |key: &str| {
+        scan.options()
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+    };
+    let number = |key: &str, default: usize| -> Result<u64> {
+        match own(key) {
+            None => Ok(default as u64),
+            Some(text) => text
+                .parse()
+                .map_err(|_| invalid(key, &format!("'{text}' is not a number of rows or files"))),
+        }
+    };
+    let rows = number("max_rows_per_epoch", settings.max_rows_per_epoch.get())?;
+    if rows == 0 {
+        return Err(invalid(
+            "max_rows_per_epoch",
+            "an epoch needs at least one row",
+        ));
+    }
+    let files = number("max_files_per_epoch", settings.max_files_per_epoch)?;
+    let has_column = scan
+        .provider()
+        .schema()
+        .index_of(&settings.epoch_by)
+        .is_ok();
+    let epoch_by = own("epoch_by")
+        .map(str::to_owned)
+        .or_else(|| has_column.then(|| settings.epoch_by.clone()));
+    let on_bad_record = match own("on_bad_record") {
+        Some(text) => text
+            .parse::<OnBadRecord>()
+            .map_err(|reason| invalid("on_bad_record", &reason))?,
+        None => settings.on_bad_record,
+    };
+    Ok(Limits {
+        rows,
+        files: (files > 0).then_some(files),
+        epoch_by,
+        on_bad_record,
+    })
+}
+
+fn invalid(key: &str, reason: &str) -> DataFusionError {
+    Refusal::new(
+        "INVALID_STREAM_OPTION",
+        "42616",
+        format!("{key}: {reason}."),
+    )
+    .into()
+}
