@@ -332,11 +332,16 @@ fn install(state: SessionState, live: &Arc<LiveSender>) -> Result<SessionState> 
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
         .with_object_list_cache_limit(0)
         .build_arc()?;
-    Ok(rebuilt(state, config)
+    let shown = config.options().catalog.create_default_catalog_and_schema;
+    let mut state = rebuilt(state, config)
         .with_runtime_env(runtime)
         .with_analyzer_rule(Arc::new(StreamAnalyzer))
         .with_optimizer_rules(rules)
         .with_relation_planners(relations)
         .with_query_planner(Arc::new(QueryPlanner))
-        .build())
+        .build();
+    // It was off only while the state was built; SHOW ALL tells what was asked for.
+    let catalog = &mut state.config_mut().options_mut().catalog;
+    catalog.create_default_catalog_and_schema = shown;
+    Ok(state)
 }

@@ -11,6 +11,7 @@ use super::records::progress_batch;
 use super::registry::StreamingTables;
 use super::streaming_table::StreamingTable;
 use crate::error::Refusal;
+use crate::source::conform;
 
 /// `progress('name')`: a row for each of the last 10,000 epochs, with times and sizes.
 #[derive(Debug)]
@@ -69,12 +70,7 @@ impl TableFunctionImpl for EmittedFunction {
         let schema = Arc::clone(&table.definition().schema);
         let rows = rows
             .into_iter()
-            .map(|batch| {
-                Ok(RecordBatch::try_new(
-                    Arc::clone(&schema),
-                    batch.columns().to_vec(),
-                )?)
-            })
+            .map(|batch| conform(&batch, &schema))
             .collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(MemTable::try_new(schema, vec![rows])?))
     }

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::Refusal;
+use crate::source::conform;
 
 /// A table that only its streaming query writes.
 #[derive(Debug)]
@@ -45,12 +46,7 @@ impl ReplaceTable {
     pub fn replace(&self, rows: Vec<RecordBatch>) -> Result<()> {
         let rows = rows
             .into_iter()
-            .map(|batch| {
-                Ok(RecordBatch::try_new(
-                    Arc::clone(&self.schema),
-                    batch.columns().to_vec(),
-                )?)
-            })
+            .map(|batch| conform(&batch, &self.schema))
             .collect::<Result<Vec<_>>>()?;
         let mut kept = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         *kept = match &self.key {

@@ -19,7 +19,7 @@ use crate::error::Refusal;
 use crate::query::{
     Attached, EpochProgress, EpochSink, Lines, RunState, Standing, Totals, home, short,
 };
-use crate::source::{AppendLog, AppendTable, ReadEnv, Unread};
+use crate::source::{AppendLog, AppendTable, ReadEnv, Unread, conform};
 
 /// Records of epochs that are kept to be shown.
 const HISTORY: usize = 10_000;
@@ -92,7 +92,7 @@ impl TableResult {
     /// Whether rows have the result's columns.
     fn check(&self, rows: &[RecordBatch]) -> Result<()> {
         for batch in rows {
-            RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())?;
+            conform(batch, &self.schema)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{Result, TableReference, exec_err};
+use datafusion::common::{Result, SchemaError, TableReference, schema_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan};
 
@@ -114,7 +114,9 @@ fn unique_names(schema: &SchemaRef) -> Result<()> {
         .iter()
         .find(|field| !names.insert(field.name()))
     {
-        Some(field) => exec_err!("the table would have two columns '{}'", field.name()),
+        Some(field) => schema_err!(SchemaError::DuplicateUnqualifiedField {
+            name: field.name().clone()
+        }),
         None => Ok(()),
     }
 }

@@ -219,6 +219,9 @@ fn stream_deduplicate(on: DistinctOn) -> Result<LogicalPlan> {
     if on.sort_expr.is_some() {
         return Err(check::ordered_deduplication());
     }
+    if on.select_expr.is_empty() {
+        return Err(check::nothing_selected());
+    }
     let time = Expr::Column(Column::from(schema.qualified_field(time)));
     let by_time = on.on_expr.contains(&time);
     let keys = on.on_expr.len();

@@ -75,6 +75,17 @@ pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -
     .into())
 }
 
+/// A DISTINCT ON of which no column is left to tell the rows apart.
+pub(super) fn nothing_selected() -> DataFusionError {
+    Refusal::new(
+        "UNSUPPORTED_STREAMING_OPERATOR",
+        UNSUPPORTED,
+        "DISTINCT ON over a stream must select a column.",
+    )
+    .hint("select the keys: SELECT DISTINCT ON (k) k, … FROM STREAM …")
+    .into()
+}
+
 /// Keys that no watermark would ever forget.
 pub(super) fn keys_for_ever() -> DataFusionError {
     Refusal::new(
@@ -248,6 +259,7 @@ fn operator(node: &LogicalPlan, mode: OutputMode) -> Result<()> {
             "read the table without STREAM",
         ),
         LogicalPlan::Extension(extension) => {
+            whole_below(&extension.node.inputs())?;
             match extension.node.as_any().downcast_ref::<StreamAggregate>() {
                 Some(aggregate) => chained(aggregate, mode),
                 None => Ok(()),
@@ -269,18 +281,25 @@ fn offset(limit: &Limit) -> Result<()> {
     )
 }
 
+/// What needs the whole result cannot stand below one of our nodes, which see one epoch after the other.
+fn whole_below(inputs: &[&LogicalPlan]) -> Result<()> {
+    let whole = |node: &LogicalPlan| {
+        Ok(matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Limit(_)) && marks(node)?.streaming)
+    };
+    for input in inputs {
+        if input.exists(whole)? {
+            return refuse(
+                "LIMIT",
+                "LIMIT, OFFSET and ORDER BY cannot stand below a WATERMARK clause, DISTINCT ON or an aggregate over a stream.",
+                "move them to the outermost SELECT",
+            );
+        }
+    }
+    Ok(())
+}
+
 /// An aggregate over an aggregate: only final rows may be counted again.
 fn chained(aggregate: &StreamAggregate, mode: OutputMode) -> Result<()> {
-    let whole = aggregate.input.exists(|node| {
-        Ok(matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Limit(_)) && marks(node)?.streaming)
-    })?;
-    if whole {
-        return refuse(
-            "LIMIT",
-            "LIMIT and ORDER BY cannot stand below an aggregate over a stream.",
-            "move them to the outermost SELECT",
-        );
-    }
     if marks(&aggregate.input)?.aggregated && mode != OutputMode::Append {
         return Err(Refusal::new(
             OUTPUT_MODE,

@@ -8,7 +8,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraints, Result, plan_err};
-use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::memory::{DataSourceExec, MemorySourceConfig};
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
@@ -17,7 +17,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::TryStreamExt;
 use tokio::sync::watch;
 
-use super::{Arrival, Position, Reader};
+use super::{Arrival, Position, Reader, conform};
 use crate::error::Refusal;
 
 /// Rows of a batch that is kept: large ones are cut so that partitions share them evenly.
@@ -70,12 +70,7 @@ impl AppendLog {
     pub fn append(&self, batches: &[RecordBatch]) -> Result<()> {
         let typed = batches
             .iter()
-            .map(|batch| {
-                Ok(RecordBatch::try_new(
-                    Arc::clone(&self.schema),
-                    batch.columns().to_vec(),
-                )?)
-            })
+            .map(|batch| conform(batch, &self.schema))
             .collect::<Result<Vec<_>>>()?;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         for batch in typed {
@@ -273,20 +268,21 @@ impl TableProvider for AppendTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut partitions = vec![Vec::new(); state.config().target_partitions().max(1)];
-        let count = partitions.len();
-        for (at, batch) in self.log.snapshot().into_iter().enumerate() {
+        let batches = self.log.snapshot();
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        // Few rows are not worth an exchange: DataFusion's own tables have one partition then.
+        let count = rows
+            .div_ceil(BATCH_ROWS)
+            .clamp(1, state.config().target_partitions().max(1));
+        let mut partitions = vec![Vec::new(); count];
+        for (at, batch) in batches.into_iter().enumerate() {
             partitions[at % count].push(batch);
         }
-        partitions.retain(|batches| !batches.is_empty());
-        if partitions.is_empty() {
-            partitions.push(Vec::new());
-        }
-        Ok(MemorySourceConfig::try_new_exec(
-            &partitions,
-            self.schema(),
-            projection.cloned(),
-        )?)
+        let source = MemorySourceConfig::try_new(&partitions, self.schema(), projection.cloned())?;
+        let show_sizes = state.config_options().explain.show_sizes;
+        Ok(DataSourceExec::from_data_source(
+            source.with_show_sizes(show_sizes),
+        ))
     }
 
     async fn insert_into(

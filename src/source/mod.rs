@@ -9,11 +9,13 @@
 //! arrival, a directory of files is read file by file, any other provider is read once, whole.
 
 mod append_table;
+mod conform;
 mod cursor;
 mod files;
 mod provider;
 
 pub use append_table::{AppendLog, AppendTable};
+pub(crate) use conform::conform;
 pub use cursor::{Cursor, Limits, Taken};
 
 use std::collections::BTreeSet;

@@ -16,7 +16,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue, exec_err, internal_datafusion_err};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::format_state_name;
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
     SetMonotonicity, Signature,
@@ -121,6 +121,11 @@ impl AggregateUDFImpl for CheckedSum {
 
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
+    }
+
+    /// An order says nothing to a sum: DataFusion then gives it no columns to order by.
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.order_sensitivity()
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
