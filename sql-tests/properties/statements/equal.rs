@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::DataFusionError;
+use tidegate::context::StreamContext;
 use tidegate::error::refusal;
 
 use super::answer::{Answer, answer};
@@ -47,6 +48,26 @@ impl EqualTrial {
             partitions: rng.pick(&[1, 2, 4]),
             tally: Arc::clone(tally),
         }
+    }
+
+    /// The tables, the views and the query over the stream.
+    fn text(&self) -> String {
+        let tables = self.tables.statements().into_iter();
+        let templates = self.views.iter().chain([&self.query]);
+        let all = tables.chain(templates.map(|template| streaming(template)));
+        all.collect::<Vec<_>>().join(";\n")
+    }
+
+    /// What the query answers, its views made anew.
+    async fn answer(
+        &self,
+        context: &StreamContext,
+        text: fn(&str) -> String,
+    ) -> Result<Answer, DataFusionError> {
+        for view in &self.views {
+            answer(context, &text(view)).await?;
+        }
+        answer(context, &text(&self.query)).await
     }
 
     /// The settings that cut the rows into epochs and into batches.
@@ -116,27 +137,14 @@ impl Trial for EqualTrial {
             session.run(&setting).await?;
         }
         let context = session.context();
-        let mut refused = None;
-        for view in &self.views {
-            if let Err(error) = answer(context, &streaming(view)).await {
-                refused.get_or_insert(error);
-            }
-        }
-        let stream = match refused {
-            None => answer(context, &streaming(&self.query)).await,
-            Some(error) => Err(error),
-        };
+        let stream = self.answer(context, streaming).await;
         self.tally.add(stream.is_ok());
-        let stream = match stream {
-            Err(error) if refusal(&error).is_some() => return Ok(()),
-            other => other,
-        };
-        for view in &self.views {
-            session.run(&finite(view)).await?;
+        if stream.as_ref().is_err_and(|error| refusal(error).is_some()) {
+            return Ok(());
         }
-        let batch = answer(context, &finite(&self.query)).await;
+        let batch = self.answer(context, finite).await;
         compare(stream, batch).or_else(|problem| {
-            if unequal(&self.query, &problem) {
+            if unequal(&self.text(), &problem) {
                 Ok(())
             } else {
                 Err(problem)

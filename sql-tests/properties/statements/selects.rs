@@ -191,9 +191,7 @@ impl Draft<'_> {
 
     /// The list of GROUP BY, now and then as sets.
     fn group_by(&mut self, time: &TimeGroup, keys: &[String]) -> String {
-        // A bin is the first item, and can be grouped by its number.
-        let by_number = time.outputs.len() == 1 && self.rng.one_in(4);
-        let key = if by_number { "1" } else { time.key.as_str() };
+        let key = &time.key;
         if let [first, ..] = keys
             && !time.session
             && self.rng.one_in(6)
@@ -206,6 +204,9 @@ impl Draft<'_> {
                 _ => format!("GROUPING SETS (({all}, {key}), ({first}, {key}))"),
             };
         }
+        // A bin is the first item, and can be grouped by its number.
+        let by_number = time.outputs.len() == 1 && self.rng.one_in(4);
+        let key = if by_number { "1" } else { key };
         let mut list = keys.to_vec();
         let place = self.rng.size(0, list.len());
         list.insert(place, key.to_owned());
