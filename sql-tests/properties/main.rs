@@ -5,6 +5,8 @@
 //! | `scenarios_*`: `check`, `session_windows`, `deduplication`, `chains` | any figure or row of any epoch that the model does not give; rows lost or doubled between epochs, partitions and batches; a result that differs from the batch query |
 //! | `scenarios_*`: `metamorphic` | what depends on where time begins, on empty epochs or on the number of partitions, in the model too |
 //! | `plans::*` | inputs that a join, a limit or an empty side leaves unread: hangs, watermarks that stand still, state never released |
+//! | `statements::any_text_*` | panics, hangs and errors that tell of a fault, whatever SQL is written |
+//! | `statements::batch_*` | a stream that ends with its input and does not answer what the batch query does |
 //! | `*::tests` | a model that is wrong |
 //!
 //! A scenario is a function of its seed. A failure prints the seed and statements to replay by hand.
@@ -35,6 +37,7 @@ mod scenario;
 mod session;
 mod session_model;
 mod session_windows;
+mod statements;
 mod text;
 mod trial;
 

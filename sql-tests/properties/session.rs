@@ -38,6 +38,11 @@ impl Session {
         Ok(session)
     }
 
+    /// The context below.
+    pub(crate) fn context(&self) -> &StreamContext {
+        &self.context
+    }
+
     /// Makes an empty table of the suite's columns.
     pub(crate) async fn create(&self, table: &str) -> Checked<()> {
         self.run(&format!("CREATE TABLE {table} {COLUMNS}")).await?;
