@@ -4,14 +4,16 @@ mod define;
 mod guards;
 mod streaming;
 
+use std::any::Any;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Result, TableReference, exec_err, plan_err};
+use datafusion::common::{DataFusionError, Result, TableReference, exec_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
@@ -20,6 +22,7 @@ use datafusion::logical_expr::{
     Statement as LogicalStatement,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::FutureExt;
 use sqlparser::dialect::dialect_from_str;
 use tokio::sync::watch;
 
@@ -27,6 +30,7 @@ use crate::catalog::{
     EmittedFunction, ProgressFunction, StreamingTable, StreamingTables, UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
+use crate::error::Refusal;
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
 use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryPlanner};
 use crate::source::{AppendLog, AppendTable};
@@ -125,6 +129,14 @@ impl StreamContext {
     /// - syntax and names, each with its place in the text ([`render`](crate::error::render))
     /// - what a stream cannot do, each with its condition name
     pub async fn sql(&self, sql: &str) -> Result<DataFrame> {
+        // Some texts make DataFusion's planner panic: that is an error of the statement, not the end of
+        // the program. A planner that stops half way leaves nothing behind in the session.
+        let planned = AssertUnwindSafe(self.statement(sql)).catch_unwind();
+        planned.await.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
+
+    /// Plans one statement, and runs it if it defines something.
+    async fn statement(&self, sql: &str) -> Result<DataFrame> {
         let state = self.session.state();
         match read(sql, &state)? {
             Parsed::Streaming(statement) => Box::pin(self.streaming(*statement)).await,
@@ -285,6 +297,24 @@ impl StreamContext {
             LogicalPlanBuilder::empty(false).build()?,
         ))
     }
+}
+
+/// The error of a statement whose planning panicked.
+fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    Refusal::new(
+        "PLANNER_PANIC",
+        "XX000",
+        format!(
+            "The planner stopped at this statement: {}.",
+            text.unwrap_or_default()
+        ),
+    )
+    .hint("write it in another way; without STREAM it is DataFusion's own fault")
+    .into()
 }
 
 /// A view is shown as it was written, not as its clauses were lowered.

@@ -78,10 +78,10 @@ impl StreamAggregate {
         if let Some(time) = &self.time {
             let mark = time.closes.then(|| match &time.value {
                 TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
-                    Mark::Window(spec.clone())
+                    Mark::Window(spec.clone(), time.behind)
                 }
-                TimeValue::Session(spec, _) => Mark::Session(spec.clone()),
-                TimeValue::Bin(bin) => Mark::Bin(bin.clone()),
+                TimeValue::Session(spec, _) => Mark::Session(spec.clone(), time.behind),
+                TimeValue::Bin(bin) => Mark::Bin(bin.clone(), time.behind),
                 TimeValue::Instant(_) => Mark::EventTime(time.behind),
             });
             columns.insert(time.position.min(columns.len()), mark);

@@ -332,8 +332,14 @@ fn window_time(position: usize, window: &TimeWindow, input: &Marks) -> GroupTime
 /// How far a marked time may be before the moment that the watermark speaks of.
 fn behind(mark: Option<&Mark>) -> Span {
     match mark {
-        Some(Mark::EventTime(behind)) => *behind,
-        _ => Span::ZERO,
+        Some(
+            Mark::EventTime(behind)
+            | Mark::Window(_, behind)
+            | Mark::Session(_, behind)
+            | Mark::Bound(_, _, behind)
+            | Mark::Bin(_, behind),
+        ) => *behind,
+        None => Span::ZERO,
     }
 }
 
@@ -348,13 +354,13 @@ fn value_time(
         let mark = expr_mark(expr, input.schema(), input_marks);
         let behind = behind(mark.as_ref());
         let value = match mark {
-            Some(Mark::Window(spec)) => TimeValue::WindowColumn(spec),
-            Some(Mark::Bin(bin)) => TimeValue::Bin(bin),
+            Some(Mark::Window(spec, _)) => TimeValue::WindowColumn(spec),
+            Some(Mark::Bin(bin, _)) => TimeValue::Bin(bin),
             Some(Mark::EventTime(_)) => match expr.get_type(input.schema().as_ref())? {
                 DataType::Timestamp(unit, _) => TimeValue::Instant(unit_of(&unit)),
                 _ => continue,
             },
-            Some(Mark::Bound(..) | Mark::Session(_)) | None => continue,
+            Some(Mark::Bound(..) | Mark::Session(..)) | None => continue,
         };
         let expr = expr.clone();
         return Ok(Some(GroupTime {
@@ -422,14 +428,22 @@ fn expand(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         .node
         .schema()
         .qualified_field(window.window_index());
-    let column = Column::new(qualifier.cloned(), field.name());
+    let hops = spec.shape.hops();
+    // What is unnested has a name of its own: the optimizer takes fields of a column below the projection
+    // that names it, and would meet the same name there.
+    let name = if hops {
+        format!("{}_each", field.name())
+    } else {
+        field.name().clone()
+    };
+    let column = Column::new(qualifier.cloned(), &name);
     let bounds = ScalarUDF::from(WindowBounds::new(spec.clone()));
     let time = cast(window.time.clone(), spec.bound_type());
     let call = match qualifier {
         Some(qualifier) => bounds
             .call(vec![time])
-            .alias_qualified(Some(qualifier.clone()), field.name()),
-        None => bounds.call(vec![time]).alias(field.name()),
+            .alias_qualified(Some(qualifier.clone()), &name),
+        None => bounds.call(vec![time]).alias(&name),
     };
     let columns: Vec<Expr> = window
         .input
@@ -441,7 +455,7 @@ fn expand(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut builder = LogicalPlanBuilder::from(window.input.clone())
         .project(with_window.collect::<Vec<_>>())?
         .filter(Expr::Column(column.clone()).is_not_null())?;
-    if spec.shape.hops() {
+    if hops {
         // UNNEST gives its column a plain name: it gets the relation's back.
         let index = builder.schema().index_of_column(&column)?;
         builder = builder.unnest_column(column)?;

@@ -28,7 +28,7 @@ pub(super) fn bin(
     function: &ScalarFunction,
     schema: &DFSchema,
     input: &Marks,
-) -> Option<Bin> {
+) -> Option<Mark> {
     let (times, constants): (Vec<&Expr>, Vec<&Expr>) =
         function.args.iter().partition(|arg| arg.any_column_refs());
     let [time] = times.as_slice() else {
@@ -37,9 +37,9 @@ pub(super) fn bin(
     let literals = constants.into_iter().map(literal);
     let literals: Vec<&ScalarValue> = literals.collect::<Option<_>>()?;
     let column = uncast(time);
-    if !matches!(expr_mark(column, schema, input)?, Mark::EventTime(_)) {
+    let Mark::EventTime(behind) = expr_mark(column, schema, input)? else {
         return None;
-    }
+    };
     let Expr::Column(column) = column else {
         return None;
     };
@@ -58,12 +58,13 @@ pub(super) fn bin(
         })
         .ok()?
         .data;
-    Some(Bin {
+    let bin = Bin {
         function,
         event_type,
         below,
         above,
-    })
+    };
+    Some(Mark::Bin(bin, behind))
 }
 
 /// What stands under casts from one timestamp type to another: those keep the order.

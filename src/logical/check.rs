@@ -400,7 +400,7 @@ fn same_window(l: &Expr, r: &Expr, join: &Join, left: &Marks, right: &Marks) -> 
     };
     match (mark_of(l), mark_of(r)) {
         (Some(a), Some(b)) => {
-            a == b && matches!(a, Mark::Window(_) | Mark::Bound(..) | Mark::Bin(_))
+            a == b && matches!(a, Mark::Window(..) | Mark::Bound(..) | Mark::Bin(..))
         }
         _ => false,
     }

@@ -19,19 +19,20 @@ use super::watermark::Watermark;
 use crate::config::unit_of;
 use crate::time::{Span, Unit};
 
-/// What a marked column holds.
+/// What a marked column holds. Each has with it how long before the moment that the watermark speaks of
+/// it may come: a window of windows in nanoseconds closes a little after its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The event time, or a moment at most so long before the one that the watermark speaks of.
+    /// The event time.
     EventTime(Span),
     /// A window of it: `Struct(start, end)`.
-    Window(WindowSpec),
+    Window(WindowSpec, Span),
     /// A session of it: `Struct(start, end)`.
-    Session(SessionSpec),
+    Session(SessionSpec, Span),
     /// A bound of such a window.
-    Bound(WindowSpec, String),
+    Bound(WindowSpec, String, Span),
     /// A monotone function of it.
-    Bin(Bin),
+    Bin(Bin, Span),
 }
 
 /// What the rows of a plan are.
@@ -128,10 +129,15 @@ fn of_extension(plan: &LogicalPlan, extension: &Extension) -> Result<Marks> {
     if let Some(window) = node.downcast_ref::<TimeWindow>() {
         let mut input = marks(&window.input)?;
         let event_time = time_mark(&window.time, window.input.schema(), &input);
-        let mark = matches!(event_time, Some(Mark::EventTime(_))).then(|| match &window.windows {
-            Windows::Fixed(spec) => Mark::Window(spec.clone()),
-            Windows::Session(spec, _) => Mark::Session(spec.clone()),
-        });
+        let mark = match (event_time, &window.windows) {
+            (Some(Mark::EventTime(behind)), Windows::Fixed(spec)) => {
+                Some(Mark::Window(spec.clone(), behind))
+            }
+            (Some(Mark::EventTime(behind)), Windows::Session(spec, _)) => {
+                Some(Mark::Session(spec.clone(), behind))
+            }
+            _ => None,
+        };
         input.columns.push(mark);
         return Ok(input);
     }
@@ -260,20 +266,25 @@ fn function_mark(
 ) -> Option<Mark> {
     match function.name() {
         "window_time" => match expr_mark(function.args.first()?, schema, input)? {
-            Mark::Window(spec) => Some(Mark::EventTime(before_end(spec.shape.unit()))),
-            Mark::Session(spec) => Some(Mark::EventTime(before_end(spec.unit))),
+            Mark::Window(spec, behind) => {
+                Some(Mark::EventTime(before_end(spec.shape.unit()).plus(behind)))
+            }
+            Mark::Session(spec, behind) => {
+                Some(Mark::EventTime(before_end(spec.unit).plus(behind)))
+            }
             _ => None,
         },
         "get_field" => match (
             expr_mark(function.args.first()?, schema, input)?,
             function.args.get(1)?,
         ) {
-            (Mark::Window(spec), Expr::Literal(field, _)) => {
-                Some(Mark::Bound(spec, field.try_as_str().flatten()?.to_owned()))
+            (Mark::Window(spec, behind), Expr::Literal(field, _)) => {
+                let field = field.try_as_str().flatten()?.to_owned();
+                Some(Mark::Bound(spec, field, behind))
             }
             _ => None,
         },
-        "date_bin" | "date_trunc" => bin(expr, function, schema, input).map(Mark::Bin),
+        "date_bin" | "date_trunc" => bin(expr, function, schema, input),
         _ => None,
     }
 }

@@ -38,6 +38,12 @@ impl Span {
         self.0
     }
 
+    /// The sum of two spans.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     /// Its length without sign.
     #[must_use]
     pub const fn abs(self) -> Self {
