@@ -88,9 +88,19 @@ impl Draft<'_> {
             let time = draft.column(relation, &[Kind::Time])?;
             let key = draft.column(relation, &[Kind::Key])?;
             let names = [draft.fresh("w"), draft.fresh("key"), draft.fresh("a")];
+            let from = if draft.rng.one_in(4) {
+                // Windows of the same windows.
+                let below = &relation.text;
+                let group = format!("window({time}, '{size}'), {key}");
+                format!(
+                    "(SELECT window_time(window) AS {time}, {key} FROM {below} GROUP BY {group})"
+                )
+            } else {
+                relation.text.clone()
+            };
             let text = format!(
-                "SELECT window AS {}, {key} AS {}, count(*) AS {} FROM {} GROUP BY window({time}, '{size}'), {key}",
-                names[0], names[1], names[2], relation.text
+                "SELECT window AS {}, {key} AS {}, count(*) AS {} FROM {from} GROUP BY window({time}, '{size}'), {key}",
+                names[0], names[1], names[2]
             );
             Some((text, names))
         };

@@ -76,7 +76,7 @@ impl Tables {
         let mut rows = |nulls: bool| {
             let mut now = 0;
             let mut rows = Vec::new();
-            for _ in 0..rng.size(8, 30) {
+            for _ in 0..rng.size(8, 28) {
                 now += rng.between(0, step) + if rng.one_in(20) { 15 } else { 0 };
                 let time = now - rng.between(0, disorder);
                 rows.push(arrival(rng, time * tick, keys, nulls));

@@ -42,9 +42,9 @@ impl EqualTrial {
             tables,
             views,
             query,
-            most: if rng.one_in(12) { 1 } else { rng.size(4, 20) },
+            most: if rng.one_in(20) { 1 } else { rng.size(6, 25) },
             batch: if rng.one_in(6) { 5 } else { 8192 },
-            partitions: rng.pick(&[1, 2, 4]),
+            partitions: rng.pick(&[1, 1, 2, 4]),
             tally: Arc::clone(tally),
         }
     }
@@ -81,7 +81,7 @@ impl EqualTrial {
 /// Templates of the views and of the query.
 pub(super) fn draw(rng: &mut Rng, tables: &Tables) -> (Vec<String>, String) {
     let mut draft = Draft::new(rng, tables);
-    let depth = draft.rng.pick(&[0, 0, 0, 1, 1, 1, 2, 3]);
+    let depth = draft.rng.pick(&[0, 0, 0, 0, 1, 1, 1, 1, 2, 3]);
     let select = draft.select(depth);
     let tail = draft.tail(&select);
     let with = if draft.ctes.is_empty() {
