@@ -49,14 +49,6 @@ impl EqualTrial {
         }
     }
 
-    /// The tables, the views and the query over the stream.
-    fn text(&self) -> String {
-        let tables = self.tables.statements().into_iter();
-        let templates = self.views.iter().chain([&self.query]);
-        let all = tables.chain(templates.map(|template| streaming(template)));
-        all.collect::<Vec<_>>().join(";\n")
-    }
-
     /// What the query answers, its views made anew.
     async fn answer(
         &self,

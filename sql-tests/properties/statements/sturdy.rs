@@ -19,7 +19,12 @@ use crate::session::{Checked, Session};
 use crate::trial::Trial;
 
 /// What no error says.
-const FAULTS: [&str; 3] = ["Internal error", "likely caused by a bug", "panicked"];
+const FAULTS: [&str; 4] = [
+    "Internal error",
+    "likely caused by a bug",
+    "panicked",
+    "PLANNER_PANIC",
+];
 
 /// Statements of any kind.
 #[derive(Debug, Clone)]
