@@ -71,11 +71,12 @@ impl StreamContext {
         let rows = DataFrame::new(self.session.state(), Arc::unwrap_or_clone(create.input));
         let schema = Arc::clone(rows.schema().inner());
         unique_names(&schema)?;
-        let rows = rows.collect().await?;
+        let rows = rows.collect_partitioned().await?;
         let log = AppendLog::new(schema);
-        log.append(&rows)?;
+        log.append(&rows.concat())?;
         let table = AppendTable::new(create.name.table(), Arc::new(log))
-            .with_definition(create.constraints, create.column_defaults);
+            .with_definition(create.constraints, create.column_defaults)
+            .with_partitions(rows.len());
         if exists {
             self.session.deregister_table(create.name.clone())?;
         }

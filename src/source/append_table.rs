@@ -172,6 +172,8 @@ pub struct AppendTable {
     log: Arc<AppendLog>,
     constraints: Constraints,
     defaults: Vec<(String, Expr)>,
+    /// Partitions of the query that it was made from: a scan has as many at least.
+    partitions: usize,
     /// Why users may not insert, if they may not.
     read_only: Option<String>,
 }
@@ -184,6 +186,7 @@ impl AppendTable {
             log,
             constraints: Constraints::default(),
             defaults: Vec::new(),
+            partitions: 1,
             read_only: None,
         }
     }
@@ -197,6 +200,13 @@ impl AppendTable {
     ) -> Self {
         self.constraints = constraints;
         self.defaults = defaults;
+        self
+    }
+
+    /// Made from a query with so many partitions.
+    #[must_use]
+    pub fn with_partitions(mut self, partitions: usize) -> Self {
+        self.partitions = partitions.max(1);
         self
     }
 
@@ -270,10 +280,11 @@ impl TableProvider for AppendTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let batches = self.log.snapshot();
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        // Few rows are not worth an exchange: DataFusion's own tables have one partition then.
+        // Few rows are not worth an exchange: they have the partitions that DataFusion's own table has.
         let count = rows
             .div_ceil(BATCH_ROWS)
-            .clamp(1, state.config().target_partitions().max(1));
+            .min(state.config().target_partitions())
+            .max(self.partitions);
         let mut partitions = vec![Vec::new(); count];
         for (at, batch) in batches.into_iter().enumerate() {
             partitions[at % count].push(batch);
