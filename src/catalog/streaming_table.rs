@@ -218,6 +218,11 @@ impl StreamingTable {
         self.result.shown().history.iter().cloned().collect()
     }
 
+    /// Record of the last epoch.
+    pub fn last_epoch(&self) -> Option<EpochProgress> {
+        self.result.shown().history.back().cloned()
+    }
+
     /// The last epoch, and the rows that it emitted.
     pub fn last_emitted(&self) -> Option<(u64, Vec<RecordBatch>)> {
         self.result.shown().emitted.clone()
@@ -230,24 +235,20 @@ impl StreamingTable {
     /// - a source cannot be listed
     pub async fn outlook(&self, state: &SessionState) -> Result<Lines> {
         let unread = self.unread(state).await?;
-        let (history, totals) = {
-            let shown = self.result.shown();
-            let history: Vec<_> = shown.history.iter().cloned().collect();
-            (history, shown.totals)
-        };
         let options = self.definition.options.apply(state)?;
         let settings = crate::config::options(options.config_options());
         let full = self
             .definition
             .limit
             .is_some_and(|limit| self.rows() >= limit);
+        let shown = self.result.shown();
         let standing = Standing {
             name: &self.bare_name,
             mode: self.definition.mode,
             policy: settings.multiple_watermark_policy,
             full,
-            history: &history,
-            totals,
+            history: &shown.history,
+            totals: shown.totals,
             unread,
         };
         Ok(standing.lines())

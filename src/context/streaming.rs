@@ -130,7 +130,7 @@ impl StreamContext {
     fn show_tables(&self) -> Result<RecordBatch> {
         let tables = self.tables.all();
         let last: Vec<Option<EpochProgress>> =
-            tables.iter().map(|table| table.history().pop()).collect();
+            tables.iter().map(|table| table.last_epoch()).collect();
         let text = |of: &dyn Fn(&StreamingTable) -> String| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(
                 tables.iter().map(|table| of(table)),

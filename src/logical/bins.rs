@@ -127,8 +127,8 @@ fn longest(unit: &str) -> i128 {
 
 /// The greatest length of an interval.
 fn interval(value: &ScalarValue) -> Option<i128> {
-    let text = DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano);
-    match value.cast_to(&text).ok()? {
+    let kind = DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano);
+    match value.cast_to(&kind).ok()? {
         ScalarValue::IntervalMonthDayNano(Some(length)) => {
             let days = 31 * i128::from(length.months) + i128::from(length.days);
             Some(days * DAY + i128::from(length.nanoseconds))

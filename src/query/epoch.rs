@@ -17,12 +17,11 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::task::JoinSet;
 
+use super::record::Stopwatch;
 use crate::config::WatermarkPolicy;
 use crate::physical::{Inputs, Stateful, StreamScanExec, WatermarkExec, as_stateful};
 use crate::state::{Epoch, EventTimes, Observed, OperatorCounts};
 use crate::time::Instant;
-
-use super::record::Stopwatch;
 
 /// The parts of a plan that an epoch speaks to.
 pub(super) struct Parts {
@@ -79,7 +78,8 @@ impl Parts {
 /// What passed one WATERMARK clause in an epoch, and what it has seen in all.
 pub(super) struct ClauseSeen {
     pub column: String,
-    pub sources: String,
+    /// Names of the tables below it.
+    pub sources: Vec<String>,
     pub observed: Observed,
     pub times: EventTimes,
 }
@@ -94,16 +94,12 @@ pub(super) struct Committed {
 }
 
 /// Names of the tables that are read below a node.
-fn sources_below(
-    plan: &dyn ExecutionPlan,
-    names: &impl Fn(&str) -> String,
-    into: &mut Vec<String>,
-) {
+fn sources_below(plan: &dyn ExecutionPlan, names: &mut Vec<String>) {
     if let Some(scan) = plan.downcast_ref::<StreamScanExec>() {
-        into.push(names(scan.source_name()));
+        names.push(scan.source_name().to_owned());
     }
     for child in plan.children() {
-        sources_below(child.as_ref(), names, into);
+        sources_below(child.as_ref(), names);
     }
 }
 
@@ -200,32 +196,28 @@ impl Running {
         Ok(())
     }
 
-    /// Makes the gates' changes permanent. Tables are named as `names` says.
-    pub(super) fn commit(
-        &self,
-        parts: &Parts,
-        names: &impl Fn(&str) -> String,
-    ) -> Result<Committed> {
+    /// Makes the gates' changes permanent.
+    pub(super) fn commit(&self, parts: &Parts) -> Result<Committed> {
         let operators = parts
             .gates()
             .map(|gate| Ok((gate.label(), gate.commit(&self.epoch)?)))
             .collect::<Result<_>>()?;
         Ok(Committed {
             reached: self.epoch.reached(),
-            clauses: self.clauses_seen(parts, names),
+            clauses: self.clauses_seen(parts),
             operators,
         })
     }
 
     /// What passed each clause.
-    fn clauses_seen(&self, parts: &Parts, names: &impl Fn(&str) -> String) -> Vec<ClauseSeen> {
+    fn clauses_seen(&self, parts: &Parts) -> Vec<ClauseSeen> {
         let observed = self.epoch.state.watermarks.snapshot();
         let seen = parts.clauses().into_iter().filter_map(|clause| {
             let mut sources = Vec::new();
-            sources_below(clause, names, &mut sources);
+            sources_below(clause, &mut sources);
             Some(ClauseSeen {
                 column: clause.event_time().to_owned(),
-                sources: sources.join(", "),
+                sources,
                 observed: observed.get(clause.clause()).copied().flatten()?,
                 times: self.epoch.times(clause.clause()),
             })

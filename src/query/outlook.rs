@@ -1,6 +1,8 @@
 //! Why a streaming table has no output yet, and what would bring it: the answer to
 //! `EXPLAIN STREAMING TABLE name`.
 
+use std::collections::VecDeque;
+
 use super::progress::{ClauseProgress, EpochProgress};
 use super::show::show_instant;
 use crate::config::{OutputMode, WatermarkPolicy};
@@ -55,7 +57,7 @@ pub struct Standing<'a> {
     /// Whether its LIMIT has been reached.
     pub full: bool,
     /// The records of its epochs that are kept, oldest first.
-    pub history: &'a [EpochProgress],
+    pub history: &'a VecDeque<EpochProgress>,
     /// Figures of all its epochs.
     pub totals: Totals,
     /// What has arrived and was not read, by source; none while a refresh reads it.
@@ -84,7 +86,7 @@ impl Standing<'_> {
     }
 
     fn last(&self) -> Option<&EpochProgress> {
-        self.history.last()
+        self.history.back()
     }
 
     fn clauses(&self) -> &[ClauseProgress] {

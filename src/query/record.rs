@@ -6,7 +6,7 @@ use super::attach::RunState;
 use super::epoch::{ClauseSeen, Committed};
 use super::progress::{ClauseProgress, EpochProgress, OperatorProgress, Phases, SourceProgress};
 use super::show::show_instant;
-use crate::source::Taken;
+use super::sources::short;
 use crate::state::{Fates, OperatorCounts};
 use crate::time::{Instant, Unit};
 
@@ -47,8 +47,8 @@ impl Stopwatch {
 pub(super) fn record(
     state: &RunState,
     committed: Committed,
+    home: &str,
     sources: Vec<SourceProgress>,
-    taken: &[Taken],
     output_rows: u64,
     watch: &Stopwatch,
 ) -> EpochProgress {
@@ -67,7 +67,7 @@ pub(super) fn record(
     }
     EpochProgress {
         epoch: state.next_epoch,
-        input_rows: taken.iter().map(|taken| taken.rows).sum(),
+        input_rows: sources.iter().map(|source| source.rows).sum(),
         late_rows: fates.late,
         null_rows: fates.null,
         rejected_rows: fates.rejected,
@@ -77,10 +77,14 @@ pub(super) fn record(
         open_groups: total(&|counts| counts.groups),
         watermark_before: show(state.watermark),
         watermark: show(committed.reached),
-        skipped_records: taken.iter().map(|taken| taken.skipped).sum(),
+        skipped_records: sources.iter().map(|source| source.skipped_records).sum(),
         state_bytes: total(&|counts| counts.bytes),
         sources,
-        clauses: committed.clauses.into_iter().map(clause).collect(),
+        clauses: committed
+            .clauses
+            .into_iter()
+            .map(|seen| clause(seen, home))
+            .collect(),
         operators: committed
             .operators
             .into_iter()
@@ -92,18 +96,19 @@ pub(super) fn record(
     }
 }
 
-fn clause(seen: ClauseSeen) -> ClauseProgress {
+fn clause(seen: ClauseSeen, home: &str) -> ClauseProgress {
     let ClauseSeen {
         column,
         sources,
         observed,
         times,
     } = seen;
+    let sources: Vec<&str> = sources.iter().map(|name| short(name, home)).collect();
     let show = |at: Option<Instant>| at.map(|at| show_instant(at, observed.unit, observed.zoned));
     let [least, greatest, mean] = times.instants(observed.unit);
     ClauseProgress {
         column,
-        sources,
+        sources: sources.join(", "),
         delay: observed.delay.to_string(),
         rows: times.rows,
         null_rows: times.rows - times.timed,

@@ -16,7 +16,7 @@ use super::epoch::{Parts, Running};
 use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
-use super::sources::{SourceUse, given, home, open_cursors, short, take, wait};
+use super::sources::{SourceUse, given, home, open_cursors, take, wait};
 use crate::config::{EndOfInput, OutputMode, TidegateOptions, WatermarkPolicy, options};
 use crate::physical::Inputs;
 use crate::source::{ReadEnv, Taken};
@@ -155,13 +155,12 @@ impl Run {
             return Err(error);
         }
         watch.phases.emit = watch.lap();
-        let home = home(&self.session);
-        let short = |name: &str| short(name, &home).to_owned();
-        let committed = epoch.commit(&parts, &short)?;
+        let committed = epoch.commit(&parts)?;
         watch.phases.commit = watch.lap();
         let reached = committed.reached;
-        let sources = given(uses, taken, &short);
-        let progress = record(state, committed, sources, taken, output_rows, &watch);
+        let home = home(&self.session);
+        let sources = given(uses, taken, &home);
+        let progress = record(state, committed, &home, sources, output_rows, &watch);
         state.watermark = reached;
         state.began = Some(watch.began());
         for (one, taken) in uses.iter().zip(taken) {
@@ -188,7 +187,7 @@ impl Run {
             .await?
             .is_some()
         {
-            epoch.commit(&parts, &str::to_owned)?;
+            epoch.commit(&parts)?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::config::ExtensionOptions;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
@@ -10,7 +11,7 @@ use futures::future::{BoxFuture, select_all};
 
 use super::attach::RunState;
 use super::progress::SourceProgress;
-use crate::config::{OnBadRecord, TidegateOptions};
+use crate::config::TidegateOptions;
 use crate::error::Refusal;
 use crate::physical::StreamScanExec;
 use crate::source::{Cursor, Limits, ReadEnv, Taken};
@@ -82,15 +83,11 @@ pub fn short<'a>(name: &'a str, home: &str) -> &'a str {
 }
 
 /// What each source gave.
-pub(super) fn given(
-    uses: &[SourceUse],
-    taken: &[Taken],
-    names: &impl Fn(&str) -> String,
-) -> Vec<SourceProgress> {
+pub(super) fn given(uses: &[SourceUse], taken: &[Taken], home: &str) -> Vec<SourceProgress> {
     uses.iter()
         .zip(taken)
         .map(|(one, taken)| SourceProgress {
-            name: names(&one.name),
+            name: short(&one.name, home).to_owned(),
             rows: taken.rows,
             skipped_records: taken.skipped,
         })
@@ -142,47 +139,19 @@ fn collect_scans(plan: &Arc<dyn ExecutionPlan>, into: &mut Vec<Arc<dyn Execution
 
 /// Where epochs of a source end: its own options, else the query's settings.
 fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
-    let own = |key: &str| {
-        scan.options()
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value.as_str())
-    };
-    let number = |key: &str, default: usize| -> Result<u64> {
-        match own(key) {
-            None => Ok(default as u64),
-            Some(text) => text
-                .parse()
-                .map_err(|_| invalid(key, &format!("'{text}' is not a number of rows or files"))),
-        }
-    };
-    let rows = number("max_rows_per_epoch", settings.max_rows_per_epoch.get())?;
-    if rows == 0 {
-        return Err(invalid(
-            "max_rows_per_epoch",
-            "an epoch needs at least one row",
-        ));
+    let mut own = settings.clone();
+    for (key, value) in scan.options() {
+        own.set(key, value)?;
     }
-    let files = number("max_files_per_epoch", settings.max_files_per_epoch)?;
-    let has_column = scan
-        .provider()
-        .schema()
-        .index_of(&settings.epoch_by)
-        .is_ok();
-    let epoch_by = own("epoch_by")
-        .map(str::to_owned)
-        .or_else(|| has_column.then(|| settings.epoch_by.clone()));
-    let on_bad_record = match own("on_bad_record") {
-        Some(text) => text
-            .parse::<OnBadRecord>()
-            .map_err(|reason| invalid("on_bad_record", &reason))?,
-        None => settings.on_bad_record,
-    };
+    // A setting of the session is about the sources that have the column.
+    let given = scan.options().iter().any(|(key, _)| key == "epoch_by");
+    let has_column = scan.provider().schema().index_of(&own.epoch_by).is_ok();
+    let files = own.max_files_per_epoch as u64;
     Ok(Limits {
-        rows,
+        rows: own.max_rows_per_epoch.get() as u64,
         files: (files > 0).then_some(files),
-        epoch_by,
-        on_bad_record,
+        epoch_by: (given || has_column).then_some(own.epoch_by),
+        on_bad_record: own.on_bad_record,
     })
 }
 

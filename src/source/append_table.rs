@@ -17,7 +17,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::TryStreamExt;
 use tokio::sync::watch;
 
-use super::{Arrival, Position, Reader, conform};
+use super::{Arrival, Position, Reader, conform, rows_before};
 use crate::error::Refusal;
 
 /// Rows of a batch that is kept: large ones are cut so that partitions share them evenly.
@@ -116,10 +116,7 @@ impl AppendLog {
 
     /// Reads columns from a position on.
     pub(super) fn read(self: Arc<Self>, columns: &[usize], from: Option<Position>) -> LogReader {
-        let from = match from {
-            Some(Position::Rows(rows)) => rows,
-            _ => 0,
-        };
+        let from = rows_before(from);
         let arrived = self.arrived.subscribe();
         LogReader {
             log: self,

@@ -71,6 +71,16 @@ struct Reading {
     value: Option<ScalarValue>,
 }
 
+/// The refusal of an `epoch_by` that is no column of its table.
+pub(crate) fn no_epoch_column(table: &str, column: &str) -> Refusal {
+    Refusal::new(
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+        "42703",
+        format!("{table} has no column '{column}' to end epochs by (epoch_by)."),
+    )
+    .hint("name a column of the source")
+}
+
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
@@ -89,13 +99,7 @@ impl Cursor {
         if let Some(column) = &limits.epoch_by
             && provider.schema().index_of(column).is_err()
         {
-            return Err(Refusal::new(
-                "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-                "42703",
-                format!("{name} has no column '{column}' to end epochs by (epoch_by)."),
-            )
-            .hint("name a column of the source")
-            .into());
+            return Err(no_epoch_column(&name, column).into());
         }
         Ok(Self {
             name,

@@ -16,6 +16,7 @@ mod provider;
 
 pub use append_table::{AppendLog, AppendTable};
 pub(crate) use conform::conform;
+pub(crate) use cursor::no_epoch_column;
 pub use cursor::{Cursor, Limits, Taken};
 
 use std::collections::BTreeSet;
@@ -37,6 +38,14 @@ pub enum Position {
     Rows(u64),
     /// Files of a directory.
     Files(FilePosition),
+}
+
+/// Rows before a position of a source that counts them.
+fn rows_before(position: Option<Position>) -> u64 {
+    match position {
+        Some(Position::Rows(rows)) => rows,
+        _ => 0,
+    }
 }
 
 /// How far a directory has been read.
@@ -117,10 +126,7 @@ pub async fn unread(
     env: &ReadEnv,
 ) -> Result<Unread> {
     if let Some(table) = provider.downcast_ref::<AppendTable>() {
-        let read = match from {
-            Some(Position::Rows(rows)) => rows,
-            _ => 0,
-        };
+        let read = rows_before(from);
         return Ok(Unread::Rows(table.log().rows().saturating_sub(read)));
     }
     if let Some(table) = provider.downcast_ref::<ListingTable>() {

@@ -9,7 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::{ExecutionPlanProperties, execute_stream};
 use futures::{FutureExt, StreamExt};
 
-use super::{Arrival, Position, ReadEnv, Reader};
+use super::{Arrival, Position, ReadEnv, Reader, rows_before};
 
 /// Reads a provider's scan. A bounded one ends; an unbounded one waits for more.
 pub(super) struct ProviderReader {
@@ -34,10 +34,7 @@ impl ProviderReader {
             .await?;
         let unbounded = plan.boundedness().is_unbounded();
         let stream = execute_stream(plan, Arc::clone(&env.task))?;
-        let from = match from {
-            Some(Position::Rows(rows)) => rows,
-            _ => 0,
-        };
+        let from = rows_before(from);
         // What an unbounded provider gave before is gone: it goes on where it is.
         let skip = if unbounded { 0 } else { from };
         Ok(Self {

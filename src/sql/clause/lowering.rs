@@ -172,15 +172,7 @@ impl Lowering {
             .input
             .get(keyword)
             .map_or(TextSpan::empty(), |token| token.span);
-        let mut call = Call::open(&mut self.output, STREAM_CALL, span);
-        call.output.extend(name);
-        call.end_relation();
-        call.place();
-        for (key, value) in options {
-            call.text(&key);
-            call.text(&value);
-        }
-        call.close();
+        self.optioned(STREAM_CALL, span, name, options);
         self.set(Scope {
             from: true,
             expected: false,
@@ -196,7 +188,19 @@ impl Lowering {
             .map_or(TextSpan::empty(), |token| token.span);
         let options = self.options()?;
         let relation = self.output.split_off(start);
-        let mut call = Call::open(&mut self.output, OPTIONS_CALL, span);
+        self.optioned(OPTIONS_CALL, span, relation, options);
+        Ok(())
+    }
+
+    /// Writes a call over a relation: its place, then its options, key and value in turn.
+    fn optioned(
+        &mut self,
+        name: &str,
+        span: TextSpan,
+        relation: Vec<TokenWithSpan>,
+        options: Vec<(String, String)>,
+    ) {
+        let mut call = Call::open(&mut self.output, name, span);
         call.output.extend(relation);
         call.end_relation();
         call.place();
@@ -205,7 +209,6 @@ impl Lowering {
             call.text(&value);
         }
         call.close();
-        Ok(())
     }
 
     /// A sample of a stream would change what the watermark sees: refused, before DataFusion ignores it.

@@ -14,6 +14,7 @@ use super::LoweredCall;
 use crate::config::TidegateOptions;
 use crate::error::{Place, Refusal};
 use crate::logical::{OptionScan, StreamScan, stream_scan};
+use crate::source::no_epoch_column;
 
 /// The options of a call, checked.
 fn options(call: &LoweredCall<'_>, place: Option<Place>) -> Result<Vec<(String, String)>> {
@@ -122,17 +123,9 @@ fn has_epoch_column(
         .find(|(key, column)| key == "epoch_by" && schema.index_of(column).is_err());
     match unknown {
         None => Ok(()),
-        Some((_, column)) => Err(Refusal::new(
-            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-            "42703",
-            format!(
-                "{} has no column '{column}' to end epochs by (epoch_by).",
-                scan.table_name
-            ),
-        )
-        .at(place)
-        .hint("name a column of the source")
-        .into()),
+        Some((_, column)) => Err(no_epoch_column(&scan.table_name.to_string(), column)
+            .at(place)
+            .into()),
     }
 }
 
