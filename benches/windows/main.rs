@@ -1,74 +1,47 @@
-//! Windowed aggregation of a stream beside DataFusion's own batch aggregation of the same files.
+//! Windowed aggregation of a stream beside DataFusion's own batch aggregation of the same rows.
 //!
 //! Both run in one process, in turn, several times; a first turn of each is not counted. Every answer
-//! is checked against counts made while the data was generated. The last line is the fixed cost of an
-//! epoch: one row appended and the streaming table refreshed.
+//! is checked against counts made while the rows were generated.
 //!
 //! ```text
 //! cargo bench --bench windows
-//! cargo bench --bench windows -- --rows 8000000 --reps 5 --epoch-rows 1048576 --partitions 2 --only Q1
+//! cargo bench --bench windows -- --input memory --only Q1,Q2 --epoch-rows 8192
 //! ```
 //!
-//! Rows a second and seconds of wall and CPU time are medians; `x` is DataFusion's wall time divided
-//! by ours: more than 1 is faster than the batch. Without `--bench`, which cargo passes, it is a
-//! smoke run of few rows.
+//! | argument | what it is | default |
+//! |---|---|---|
+//! | `--input` | `parquet`, `memory`, `csv` or `json` | `parquet` |
+//! | `--only` | queries of `queries.rs`, with commas | Q1,Q2,Q3,Q4 |
+//! | `--side` | `tidegate` or `datafusion` alone | both, in turn |
+//! | `--rows`, `--rate`, `--disorder`, `--stragglers`, `--keys`, `--users`, `--seed` | the rows: number, a second of event time, seconds, share, … | 5000000, 10000, 30, 0.001, 10000, 100000, 42 |
+//! | `--epoch-rows`, `--partitions`, `--reps` | epochs of so many rows, partitions of both sides, turns | 1048576, 2, 5 |
+//!
+//! Rows a second and seconds of wall and CPU time are medians, the peak is the greatest; `wall x` and `CPU x`
+//! are our median divided by DataFusion's: less than 1 is faster than the batch. A peak is the whole
+//! process's, what the other side left with the allocator included: `--side` measures one alone. Without
+//! `--bench`, which cargo passes, it is a smoke run of few rows.
 
 #![allow(
     clippy::print_stdout,
     clippy::expect_used,
+    clippy::panic,
     reason = "a program that prints a table and stops at the first surprise"
 )]
 
-mod generate;
+mod arguments;
+mod input;
 mod measure;
 mod queries;
-
-use std::time::Instant;
+mod workload;
 
 use datafusion::common::{Result, exec_err};
 use datafusion::prelude::SessionContext;
 use tidegate::context::StreamContext;
 
-use generate::Events;
-use measure::{HEADER, median, report, sample};
-use queries::{ONE_ROW, QUERIES, Query};
-
-struct Arguments {
-    rows: usize,
-    reps: usize,
-    epoch_rows: usize,
-    partitions: usize,
-    one_row_epochs: usize,
-    only: Option<String>,
-}
-
-impl Arguments {
-    fn read() -> Self {
-        let texts: Vec<String> = std::env::args().collect();
-        let full = texts.iter().any(|text| text == "--bench");
-        let value = |name| {
-            let place = texts.iter().position(|text| text == name)?;
-            Some(texts.get(place + 1).expect("a value").clone())
-        };
-        let number = |name, bench, smoke| match value(name) {
-            Some(text) => text.parse().expect("a number"),
-            None if full => bench,
-            None => smoke,
-        };
-        Self {
-            rows: number("--rows", 8_000_000, 50_000),
-            reps: number("--reps", 5, 1),
-            epoch_rows: number("--epoch-rows", 1_048_576, 8_192),
-            partitions: number("--partitions", 2, 2),
-            one_row_epochs: if full { 1_000 } else { 20 },
-            only: value("--only"),
-        }
-    }
-
-    fn wants(&self, query: &Query) -> bool {
-        self.only.as_deref().is_none_or(|only| only == query.name)
-    }
-}
+use arguments::{Arguments, Side};
+use measure::{HEADER, report, sample};
+use queries::{QUERIES, Query};
+use workload::Expected;
 
 fn main() -> Result<()> {
     let arguments = Arguments::read();
@@ -80,57 +53,72 @@ fn main() -> Result<()> {
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let events = Events::write(folder.path(), arguments.rows)?;
-    let (rows, epoch_rows) = (arguments.rows, arguments.epoch_rows);
-    println!("{rows} rows, epochs of {epoch_rows} rows\n{HEADER}");
+    let queries: Vec<&Query> = QUERIES.iter().filter(|one| arguments.wants(one)).collect();
+    let expected = |query: &&Query| Expected::new(query.windows, arguments.epoch_rows);
+    let mut expected: Vec<Expected> = queries.iter().map(expected).collect();
     // DataFusion alone has nothing of ours in it.
     let (stream, batch) = (StreamContext::new()?, SessionContext::new());
     let partitions = arguments.partitions;
     let partitions = format!("SET datafusion.execution.target_partitions = {partitions}");
-    let path = folder.path().display();
-    let files = format!("CREATE EXTERNAL TABLE events STORED AS PARQUET LOCATION '{path}/'");
-    for statement in [&partitions, &files] {
-        stream.sql(statement).await?.collect().await?;
-        batch.sql(statement).await?.collect().await?;
-    }
-    let epoch = format!("SET tidegate.max_rows_per_epoch = {epoch_rows}");
+    let epoch = format!("SET tidegate.max_rows_per_epoch = {}", arguments.epoch_rows);
+    stream.sql(&partitions).await?.collect().await?;
     stream.sql(&epoch).await?.collect().await?;
-    for query in QUERIES.iter().filter(|query| arguments.wants(query)) {
-        compare(query, &stream, &batch, &events, arguments).await?;
+    batch.sql(&partitions).await?.collect().await?;
+    let folder = tempfile::tempdir()?;
+    let (input, workload) = (arguments.input, &arguments.workload);
+    input::make(
+        input,
+        workload,
+        folder.path(),
+        &mut expected,
+        &stream,
+        &batch,
+    )
+    .await?;
+    println!(
+        "{} rows, input {input:?}, epochs of {} rows, {} partitions\n{HEADER}",
+        workload.rows, arguments.epoch_rows, arguments.partitions
+    );
+    for (query, expected) in queries.into_iter().zip(&expected) {
+        compare(query, &stream, &batch, expected, arguments).await?;
     }
-    one_row_epochs(arguments.one_row_epochs).await
+    Ok(())
 }
 
-/// Runs both sides of a query in turn, checks their answers and prints two lines.
+/// Runs both sides of a query in turn, checks their answers and prints a line for each.
 async fn compare(
     query: &Query,
     stream: &StreamContext,
     batch: &SessionContext,
-    events: &Events,
+    expected: &Expected,
     arguments: &Arguments,
 ) -> Result<()> {
-    let expected = events.count(query.size, query.slide, arguments.epoch_rows);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for turn in 0..=arguments.reps {
-        let one = sample(stream.sql(query.streaming)).await?;
-        agree(query.name, one.counted, expected.in_stream)?;
-        let other = sample(batch.sql(query.batch)).await?;
-        agree(query.name, other.counted, expected.in_batch)?;
-        if turn > 0 {
-            ours.push(one);
-            theirs.push(other);
+        if arguments.side != Some(Side::DataFusion) {
+            let one = sample(stream.sql(query.streaming)).await?;
+            agree(query.name, one.counted, expected.in_stream)?;
+            ours.extend((turn > 0).then_some(one));
+        }
+        if arguments.side != Some(Side::Tidegate) {
+            let other = sample(batch.sql(query.batch)).await?;
+            agree(query.name, other.counted, expected.in_batch)?;
+            theirs.extend((turn > 0).then_some(other));
         }
     }
-    let wall = report(query.name, "datafusion", arguments.rows, &theirs, 0, None);
-    report(
-        query.name,
-        "tidegate",
-        arguments.rows,
-        &ours,
-        expected.late,
-        Some(wall),
-    );
+    let rows = arguments.workload.rows;
+    let yardstick =
+        (!theirs.is_empty()).then(|| report(query.name, "datafusion", rows, &theirs, 0, None));
+    if !ours.is_empty() {
+        report(
+            query.name,
+            "tidegate",
+            rows,
+            &ours,
+            expected.late,
+            yardstick,
+        );
+    }
     Ok(())
 }
 
@@ -140,36 +128,4 @@ fn agree(query: &str, actual: i64, expected: i64) -> Result<()> {
         return Ok(());
     }
     exec_err!("{query}: counts sum to {actual}, not to {expected}")
-}
-
-/// Prints the median time of an epoch of one row: each in a refresh of its own, which plans the query
-/// anew, and all in one refresh, which plans it once.
-async fn one_row_epochs(epochs: usize) -> Result<()> {
-    let context = StreamContext::new()?;
-    for statement in ONE_ROW {
-        context.sql(statement).await?.collect().await?;
-    }
-    let mut apart = Vec::with_capacity(epochs);
-    for epoch in 0..epochs {
-        let row = generate::one_row(epoch)?;
-        let start = Instant::now();
-        context.append("ticks", row).await?;
-        context.refresh("per_second").await?;
-        apart.push(start.elapsed().as_secs_f64() * 1e6);
-    }
-    for epoch in epochs..2 * epochs {
-        context.append("ticks", generate::one_row(epoch)?).await?;
-    }
-    let records = context.refresh("per_second").await?;
-    let together = records
-        .iter()
-        .map(|record| record.duration.as_secs_f64() * 1e6)
-        .collect();
-    println!(
-        "epoch of one row: {:.0} microseconds in a refresh of its own, {:.0} in a refresh of {}; medians",
-        median(apart),
-        median(together),
-        records.len(),
-    );
-    Ok(())
 }

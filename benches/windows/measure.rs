@@ -1,4 +1,4 @@
-//! One run of a query: wall time, CPU time of the process, and what came out.
+//! One run of a query: wall time, CPU time and memory of the process, and what came out.
 
 use std::time::Instant;
 
@@ -9,23 +9,24 @@ use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::dataframe::DataFrame;
 use futures::StreamExt;
 
-/// Ticks a second of the times in `/proc`: the same on every Linux that a person meets.
-const TICKS: f64 = 100.0;
-
 /// One run.
+#[derive(Debug, Clone)]
 pub(crate) struct Sample {
     /// Seconds.
-    wall: f64,
+    pub(crate) wall: f64,
     /// Seconds of all threads, user and system.
-    cpu: f64,
+    pub(crate) cpu: f64,
+    /// Greatest resident memory of the process while it ran, in MiB.
+    peak: f64,
     /// Rows that came out.
-    output: usize,
+    pub(crate) output: usize,
     /// Sum of the column `n`.
     pub(crate) counted: i64,
 }
 
 /// Plans and runs a query to its end.
 pub(crate) async fn sample(planning: impl Future<Output = Result<DataFrame>>) -> Result<Sample> {
+    reset_peak();
     let (start, cpu) = (Instant::now(), cpu_seconds()?);
     let mut batches = planning.await?.execute_stream().await?;
     let (mut output, mut counted) = (0, 0);
@@ -37,52 +38,81 @@ pub(crate) async fn sample(planning: impl Future<Output = Result<DataFrame>>) ->
         let counts = cast(counts, &DataType::Int64)?;
         counted += sum(counts.as_primitive::<Int64Type>()).unwrap_or(0);
     }
-    let (wall, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds()? - cpu);
     Ok(Sample {
-        wall,
-        cpu,
+        wall: start.elapsed().as_secs_f64(),
+        cpu: cpu_seconds()? - cpu,
+        peak: peak_mib()?,
         output,
         counted,
     })
 }
 
-/// User and system time of this process so far: fields 14 and 15 of `/proc/self/stat`.
+/// Time on a core of this process's threads so far, in seconds: `/proc/self/task/*/schedstat` counts in
+/// nanoseconds, where `/proc/self/stat` has ticks of ten milliseconds.
 fn cpu_seconds() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The second field is a name in parentheses that may hold spaces.
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = after_name.split_whitespace().skip(11).take(2);
-    Ok(ticks
-        .filter_map(|field| field.parse::<f64>().ok())
-        .sum::<f64>()
-        / TICKS)
+    let mut nanoseconds = 0.0;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        // A thread may have ended meanwhile.
+        let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        let first = text.split_whitespace().next().unwrap_or("0");
+        nanoseconds += first.parse::<f64>().unwrap_or(0.0);
+    }
+    Ok(nanoseconds / 1e9)
+}
+
+/// Lets the kernel count the greatest resident memory anew.
+fn reset_peak() {
+    // Where it is not allowed, the peak is that of the process so far.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap_or_default();
+}
+
+fn peak_mib() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    Ok(kib.unwrap_or(f64::NAN) / 1024.0)
 }
 
 /// The middle value, the upper of two.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Names of the columns that [`report`] prints.
-pub(crate) const HEADER: &str =
-    "query side             rows/s   wall s    CPU s      x   late rows  output rows";
+pub(crate) const HEADER: &str = "query side             rows/s   wall s    CPU s peak MiB \
+  wall x   CPU x   late rows  output rows";
 
-/// Prints a line and gives the median wall time; `x` is `yardstick` divided by it.
+/// Medians of one side of a query.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Medians {
+    wall: f64,
+    cpu: f64,
+}
+
+/// Prints a line: medians, and what they are divided by those of the `yardstick`.
 pub(crate) fn report(
     query: &str,
     side: &str,
     rows: usize,
     samples: &[Sample],
     late: usize,
-    yardstick: Option<f64>,
-) -> f64 {
-    let wall = median(samples.iter().map(|sample| sample.wall).collect());
-    let cpu = median(samples.iter().map(|sample| sample.cpu).collect());
-    let (speed, ratio) = (rows as f64 / wall, yardstick.unwrap_or(wall) / wall);
+    yardstick: Option<Medians>,
+) -> Medians {
+    let wall = median(samples.iter().map(|sample| sample.wall));
+    let cpu = median(samples.iter().map(|sample| sample.cpu));
+    let peak = samples.iter().map(|sample| sample.peak).fold(0.0, f64::max);
     let output = samples.first().map_or(0, |sample| sample.output);
+    let ratio = |of: fn(&Medians) -> f64, ours: f64| match &yardstick {
+        Some(other) => format!("{:.2}", ours / of(other)),
+        None => String::new(),
+    };
     println!(
-        "{query:5} {side:10} {speed:>12.0} {wall:>8.3} {cpu:>8.2} {ratio:>6.2} {late:>11} {output:>12}"
+        "{query:5} {side:10} {:>12.0} {wall:>8.3} {cpu:>8.3} {peak:>8.0} {:>7} {:>7} {late:>11} {output:>12}",
+        rows as f64 / wall,
+        ratio(|other| other.wall, wall),
+        ratio(|other| other.cpu, cpu),
     );
-    wall
+    Medians { wall, cpu }
 }

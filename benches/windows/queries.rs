@@ -1,45 +1,80 @@
 //! The queries, each as a stream and as the batch query that a DataFusion user would write for the same answer.
 
+use crate::workload::{SECOND, Windows};
+
 /// One query in both forms; every answer has a count `n`.
 pub(crate) struct Query {
     pub(crate) name: &'static str,
-    /// Seconds.
-    pub(crate) size: i64,
-    /// Seconds; divides the size.
-    pub(crate) slide: i64,
+    /// Whether it runs when none is named.
+    pub(crate) usual: bool,
+    pub(crate) windows: Windows,
     pub(crate) streaming: &'static str,
     pub(crate) batch: &'static str,
 }
 
-pub(crate) const QUERIES: [Query; 3] = [
-    Query {
-        name: "Q1",
-        size: 10,
-        slide: 10,
-        streaming: "SELECT window.start AS ws, count(*) AS n, sum(price) AS s
-            FROM STREAM events WATERMARK ts DELAY OF INTERVAL 1 MINUTE
-            GROUP BY window(ts, '10 seconds')",
-        batch: "SELECT date_bin(INTERVAL '10 seconds', ts) AS ws, count(*) AS n, sum(price) AS s
-            FROM events GROUP BY 1",
-    },
-    Query {
-        name: "Q2",
-        size: 10,
-        slide: 10,
-        streaming:
-            "SELECT window.start AS ws, key, count(*) AS n, sum(price) AS s, avg(price) AS a,
-                min(price) AS least, max(price) AS most
-            FROM STREAM events WATERMARK ts DELAY OF INTERVAL 1 MINUTE
-            GROUP BY window(ts, '10 seconds'), key",
-        batch:
-            "SELECT date_bin(INTERVAL '10 seconds', ts) AS ws, key, count(*) AS n, sum(price) AS s,
-                avg(price) AS a, min(price) AS least, max(price) AS most
-            FROM events GROUP BY 1, 2",
-    },
+const fn tumbling(microseconds: i64) -> Windows {
+    Windows::Hopping(microseconds, microseconds)
+}
+
+/// `windowed!(size, keys)`: five aggregates over tumbling windows, by keys.
+macro_rules! windowed {
+    ($name:literal, $usual:literal, $keys:literal, $groups:literal) => {
+        Query {
+            name: $name,
+            usual: $usual,
+            windows: tumbling(10 * SECOND),
+            streaming: concat!(
+                "SELECT window.start AS ws, ",
+                $keys,
+                ", count(*) AS n, sum(price) AS s, avg(price) AS a,
+                    min(price) AS least, max(price) AS most
+                FROM STREAM events WATERMARK ts DELAY OF INTERVAL 1 MINUTE
+                GROUP BY window(ts, '10 seconds'), ",
+                $groups
+            ),
+            batch: concat!(
+                "SELECT date_bin(INTERVAL '10 seconds', ts) AS ws, ",
+                $keys,
+                ", count(*) AS n,
+                    sum(price) AS s, avg(price) AS a, min(price) AS least, max(price) AS most
+                FROM events GROUP BY 1, ",
+                $groups
+            ),
+        }
+    };
+}
+
+/// `counted!(name, size)`: count and sum over tumbling windows, no key.
+macro_rules! counted {
+    ($name:literal, $usual:literal, $size:literal, $microseconds:expr) => {
+        Query {
+            name: $name,
+            usual: $usual,
+            windows: tumbling($microseconds),
+            streaming: concat!(
+                "SELECT window.start AS ws, count(*) AS n, sum(price) AS s
+                FROM STREAM events WATERMARK ts DELAY OF INTERVAL 1 MINUTE
+                GROUP BY window(ts, '",
+                $size,
+                "')"
+            ),
+            batch: concat!(
+                "SELECT date_bin(INTERVAL '",
+                $size,
+                "', ts) AS ws, count(*) AS n, sum(price) AS s
+                FROM events GROUP BY 1"
+            ),
+        }
+    };
+}
+
+pub(crate) const QUERIES: [Query; 9] = [
+    counted!("Q1", true, "10 seconds", 10 * SECOND),
+    windowed!("Q2", true, "key", "key"),
     Query {
         name: "Q3",
-        size: 60,
-        slide: 5,
+        usual: true,
+        windows: Windows::Hopping(60 * SECOND, 5 * SECOND),
         streaming: "SELECT window.start AS ws, key, count(*) AS n
             FROM STREAM events WATERMARK ts DELAY OF INTERVAL 1 MINUTE
             GROUP BY window(ts, '60 seconds', '5 seconds'), key",
@@ -53,13 +88,33 @@ pub(crate) const QUERIES: [Query; 3] = [
                 FROM slices)
             SELECT begin - back AS ws, key, sum(n) AS n FROM spread GROUP BY 1, 2",
     },
-];
-
-/// Statements before the epochs of one row.
-pub(crate) const ONE_ROW: [&str; 2] = [
-    "CREATE TABLE ticks (ts TIMESTAMP(6), v BIGINT)",
-    "CREATE STREAMING TABLE per_second WITH (max_rows_per_epoch = 1) AS
-        SELECT window.start AS ws, count(*) AS n, sum(v) AS s
-        FROM STREAM ticks WATERMARK ts DELAY OF INTERVAL '1 second'
-        GROUP BY window(ts, '1 second')",
+    Query {
+        name: "Q4",
+        usual: true,
+        windows: Windows::Sessions(30 * SECOND),
+        streaming: "SELECT session_window.start AS ws, \"user\", count(*) AS n
+            FROM STREAM events WATERMARK ts DELAY OF INTERVAL 1 MINUTE
+            GROUP BY session_window(ts, '30 seconds'), \"user\"",
+        // Gaps and islands.
+        batch: "WITH marked AS (
+                SELECT \"user\", ts, CASE WHEN ts - lag(ts) OVER (PARTITION BY \"user\" ORDER BY ts)
+                    <= INTERVAL '30 seconds' THEN 0 ELSE 1 END AS fresh
+                FROM events),
+            numbered AS (
+                SELECT \"user\", ts, sum(fresh) OVER (PARTITION BY \"user\" ORDER BY ts) AS session
+                FROM marked)
+            SELECT min(ts) AS ws, \"user\", count(*) AS n FROM numbered GROUP BY \"user\", session",
+    },
+    // Text as a key; two keys; four keys.
+    windowed!("T1", false, "\"user\"", "\"user\""),
+    windowed!("K2", false, "kind, key", "kind, key"),
+    windowed!(
+        "K4",
+        false,
+        "kind, key % 10 AS a, key % 7 AS b, key % 3 AS c",
+        "kind, key % 10, key % 7, key % 3"
+    ),
+    // Ten windows open at once, and a thousand.
+    counted!("W10", false, "6 seconds", 6 * SECOND),
+    counted!("W1000", false, "60 milliseconds", 60_000),
 ];

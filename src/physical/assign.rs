@@ -173,13 +173,15 @@ impl AssignStream {
             assigned.keep_late();
         }
         self.fates.add(assigned.fates);
-        match assigned.stays {
-            None => {
-                self.accepted.count(assigned.slices.values());
-                self.with_slices(&batch, Arc::new(assigned.slices))
-            }
-            Some(stays) => self.filtered(&batch, &assigned.slices, &stays),
+        let (slices, batch) = match &assigned.stays {
+            None => (assigned.slices, batch),
+            Some(stays) => filtered(&batch, &assigned.slices, stays)?,
+        };
+        match &assigned.accepted {
+            Some(counted) => self.accepted.add(counted),
+            None => self.accepted.count(slices.values()),
         }
+        self.with_slices(&batch, Arc::new(slices))
     }
 
     /// The rows whose event time the computation can take, and how many of them have none. Others are
@@ -204,20 +206,6 @@ impl AssignStream {
         Ok((filter_record_batch(&batch, &stays)?, Some(nulls)))
     }
 
-    fn filtered(
-        &mut self,
-        batch: &RecordBatch,
-        slices: &Int64Array,
-        stays: &BooleanArray,
-    ) -> Result<RecordBatch> {
-        let slices = filter(slices, stays)?;
-        let batch = filter_record_batch(batch, stays)?;
-        // What stays has a slice: the filter has left no null.
-        let slices = Int64Array::new(slices_of(&slices)?.values().clone(), None);
-        self.accepted.count(slices.values());
-        self.with_slices(&batch, Arc::new(slices))
-    }
-
     fn with_slices(&self, batch: &RecordBatch, slices: ArrayRef) -> Result<RecordBatch> {
         let mut columns = batch.columns().to_vec();
         columns.push(slices);
@@ -230,6 +218,18 @@ impl AssignStream {
             self.state.note(self.fates, accepted, self.turn);
         }
     }
+}
+
+/// The rows that stay, and their slices.
+fn filtered(
+    batch: &RecordBatch,
+    slices: &Int64Array,
+    stays: &BooleanArray,
+) -> Result<(Int64Array, RecordBatch)> {
+    let slices = filter(slices, stays)?;
+    // What stays has a slice: the filter has left no null.
+    let slices = Int64Array::new(slices_of(&slices)?.values().clone(), None);
+    Ok((slices, filter_record_batch(batch, stays)?))
 }
 
 fn slices_of(array: &ArrayRef) -> Result<&Int64Array> {

@@ -166,13 +166,13 @@ impl Stateful for DeduplicateExec {
         format!("Deduplicate {}", self.info.id)
     }
 
-    fn partitions(&self) -> usize {
+    fn intakes(&self) -> usize {
         self.input.output_partitioning().partition_count()
     }
 
     fn fit(&self, epoch: &Epoch) -> Result<()> {
         let state = self.state(epoch)?;
-        let partitions = Stateful::partitions(self);
+        let partitions = self.intakes();
         if state.partitions() == partitions || state.partitions() == 0 {
             return Ok(());
         }

@@ -30,7 +30,7 @@ pub use gate::{GateInfo, TimeWindowGateExec};
 pub use inputs::Inputs;
 pub use scan::StreamScanExec;
 pub use session::SessionAssignExec;
-pub use stateful::{Stateful, as_stateful};
+pub use stateful::{Stateful, absorb_all, as_stateful};
 pub use watermark::WatermarkExec;
 
 use std::sync::Arc;

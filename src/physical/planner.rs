@@ -186,7 +186,11 @@ impl Planning<'_> {
             raw_schema: Arc::clone(&raw_schema),
         };
         let gated: Arc<dyn ExecutionPlan> = match streaming {
-            true => Arc::new(TimeWindowGateExec::new(partial, gate, Arc::new(reducer))),
+            true => {
+                let partitions = self.session.config().target_partitions();
+                let reducer = Arc::new(reducer);
+                Arc::new(TimeWindowGateExec::new(partial, gate, reducer, partitions))
+            }
             // Sessions of a finite table: nothing is kept.
             false => partial,
         };
@@ -237,6 +241,7 @@ impl Planning<'_> {
                 .collect::<Result<_>>()?,
             judges: node.judges,
             gate,
+            finite: node.id.is_none(),
         };
         Ok(Arc::new(SessionAssignExec::new(input, info)))
     }

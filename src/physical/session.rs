@@ -1,24 +1,30 @@
 //! Gives each row its session of the epoch; rows that are late or have no session leave, counted.
 //!
-//! All rows of a key come to one partition. They are held until the epoch's last row has come, for a
-//! row may bridge two sessions; then every row gets the bounds of its session, so that DataFusion's
-//! partial aggregate makes one group of it.
+//! A partition's rows are held until the epoch's last one has come, for a row may bridge two sessions;
+//! then every row gets the bounds of its session, so that DataFusion's partial aggregate makes one group
+//! of it. What several partitions find of one session, and what earlier epochs have, the gate merges.
 
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, Int64Array,
+    IntervalMonthDayNanoArray, RecordBatch,
+};
 use datafusion::arrow::compute::{concat_batches, filter, filter_record_batch};
-use datafusion::arrow::datatypes::{Int64Type, IntervalMonthDayNanoType, Schema};
+use datafusion::arrow::datatypes::{
+    Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Schema,
+};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::common::{Result, ScalarValue, internal_datafusion_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, PlanProperties,
+    InputDistributionRequirements, Partitioning, PlanProperties,
 };
 use futures::StreamExt;
 
@@ -48,6 +54,9 @@ pub(super) struct SessionInfo {
     pub judges: bool,
     /// The gate above, which keeps the counts.
     pub gate: Arc<GateInfo>,
+    /// Whether the rows are a finite table's. A stream's gate merges what partitions find of a session; here
+    /// there is no gate, and a key's rows must meet.
+    pub finite: bool,
 }
 
 /// Adds the bounds of each row's session, and keeps the rows that have one that is open.
@@ -62,7 +71,11 @@ impl SessionAssignExec {
     pub(super) fn new(input: Arc<dyn ExecutionPlan>, info: SessionInfo) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(with_bounds(&input.schema(), &BOUNDS)),
-            input.output_partitioning().clone(),
+            if info.finite {
+                input.output_partitioning().clone()
+            } else {
+                Partitioning::UnknownPartitioning(input.output_partitioning().partition_count())
+            },
             EmissionType::Final,
             input.boundedness(),
         );
@@ -91,10 +104,10 @@ impl ExecutionPlan for SessionAssignExec {
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         let keys = self.info.keys.clone();
-        let distribution = if keys.is_empty() {
-            Distribution::SinglePartition
-        } else {
-            Distribution::KeyPartitioned(keys)
+        let distribution = match (self.info.finite, keys.is_empty()) {
+            (false, _) => Distribution::UnspecifiedDistribution,
+            (true, true) => Distribution::SinglePartition,
+            (true, false) => Distribution::KeyPartitioned(keys),
         };
         InputDistributionRequirements::new(vec![distribution])
     }
@@ -164,6 +177,52 @@ struct Stretched {
     ends: ArrayRef,
 }
 
+/// Gaps behind the event times of a batch, in ticks. An event time is a whole number of ticks: what the gap
+/// has of a broken one does not reach the next. None is above zero where the row has no session.
+enum Gaps {
+    /// The same for all rows.
+    Constant(Option<i64>),
+    /// One for each row.
+    Each(IntervalMonthDayNanoArray, Unit),
+}
+
+impl Gaps {
+    fn of(gaps: ColumnarValue, unit: Unit) -> Result<Self> {
+        match gaps {
+            ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(gap)) => {
+                Ok(Gaps::Constant(gap.and_then(|gap| ticks_of(gap, unit))))
+            }
+            ColumnarValue::Array(gaps) => {
+                let gaps = gaps.as_primitive_opt::<IntervalMonthDayNanoType>().cloned();
+                let gaps = gaps.ok_or_else(|| internal_datafusion_err!("a gap is an interval"))?;
+                Ok(Gaps::Each(gaps, unit))
+            }
+            ColumnarValue::Scalar(other) => internal_err!("a gap is an interval, not {other}"),
+        }
+    }
+
+    #[inline]
+    fn of_row(&self, row: usize) -> Option<i64> {
+        match self {
+            Gaps::Constant(gap) => *gap,
+            Gaps::Each(gaps, unit) => {
+                let gap = gaps.is_valid(row).then(|| gaps.value(row))?;
+                ticks_of(gap, *unit)
+            }
+        }
+    }
+}
+
+/// Whole ticks of a gap that is longer than none.
+fn ticks_of(gap: IntervalMonthDayNano, unit: Unit) -> Option<i64> {
+    if gap.months != 0 {
+        return None;
+    }
+    let gap = Span::from_days_and_nanos(gap.days, gap.nanoseconds);
+    let ticks = gap.nanos().div_euclid(i128::from(unit.nanos()));
+    i64::try_from(ticks).ok().filter(|ticks| *ticks > 0)
+}
+
 impl SessionInfo {
     /// The stretch `[ts, ts + gap)` of each row; rows without one, or whose own is closed, leave.
     fn stretch(
@@ -178,54 +237,42 @@ impl SessionInfo {
             Some(event) => event.evaluate(batch)?.into_array(rows)?.logical_nulls(),
             None => starts.nulls().cloned(),
         };
-        let gaps = self.gap.evaluate(batch)?.into_array(rows)?;
-        let gaps = gaps
-            .as_primitive_opt::<IntervalMonthDayNanoType>()
-            .ok_or_else(|| internal_datafusion_err!("a gap is an interval"))?;
-        let mut stays = Vec::with_capacity(rows);
+        let gaps = Gaps::of(self.gap.evaluate(batch)?, self.unit)?;
+        let mut stays = BooleanBufferBuilder::new(rows);
         let mut ends = Vec::with_capacity(rows);
+        let mut stay = 0;
         for row in 0..rows {
             let start = starts.is_valid(row).then(|| starts.value(row));
-            let gap = gaps.is_valid(row).then(|| gaps.value(row));
-            let gap = gap
-                .filter(|gap| gap.months == 0)
-                .map(|gap| Span::from_days_and_nanos(gap.days, gap.nanoseconds));
-            let end = match (start, gap) {
-                (Some(start), Some(gap)) => self.end(start, gap),
-                _ => None,
-            };
+            let end = start.and_then(|start| start.checked_add(gaps.of_row(row)?));
             let has_time = timed.as_ref().is_none_or(|timed| timed.is_valid(row));
-            let (fate, stay) = match end {
+            let (fate, stays_here) = match end {
                 _ if !has_time => (&mut fates.null, false),
                 None => (&mut fates.rejected, false),
                 Some(end) if closed.contains(end) => (&mut fates.late, false),
                 Some(_) => (&mut fates.accepted, true),
             };
             *fate += 1;
-            stays.push(stay);
+            stay += usize::from(stays_here);
+            stays.append(stays_here);
             ends.push(end.unwrap_or_default());
         }
-        let stays = BooleanArray::from(stays);
-        if stays.true_count() == 0 {
-            return Ok(None);
-        }
         let starts = Int64Array::new(starts.values().clone(), None);
-        Ok(Some(Stretched {
+        let ends = Int64Array::from(ends);
+        if stay == rows {
+            let batch = batch.clone();
+            let (starts, ends) = (Arc::new(starts), Arc::new(ends));
+            return Ok(Some(Stretched {
+                batch,
+                starts,
+                ends,
+            }));
+        }
+        let stays = BooleanArray::from(stays.finish());
+        Ok((stay > 0).then_some(Stretched {
             batch: filter_record_batch(batch, &stays)?,
             starts: filter(&starts, &stays)?,
-            ends: filter(&Int64Array::from(ends), &stays)?,
+            ends: filter(&ends, &stays)?,
         }))
-    }
-
-    /// End of a stretch; none where the gap is not above zero or the end is outside the type.
-    fn end(&self, start: i64, gap: Span) -> Option<i64> {
-        if gap <= Span::ZERO {
-            return None;
-        }
-        let nanos = self.unit.instant(start).nanos().checked_add(gap.nanos())?;
-        // Rounded down on both sides of 1970: a gap below one tick has no end behind its begin.
-        let end = nanos.div_euclid(i128::from(self.unit.nanos()));
-        i64::try_from(end).ok().filter(|end| *end > start)
     }
 
     /// All rows of the partition with the bounds of their sessions.

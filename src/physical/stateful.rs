@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::try_join_all;
+use tokio::task::JoinSet;
 
 use super::{DeduplicateExec, TimeWindowGateExec};
 use crate::state::{Epoch, OperatorCounts};
@@ -16,8 +18,8 @@ pub trait Stateful: Send + Sync {
     /// Its name, as errors give it.
     fn label(&self) -> String;
 
-    /// Number of partitions.
-    fn partitions(&self) -> usize;
+    /// Number of partitions of its input: each is taken in by itself.
+    fn intakes(&self) -> usize;
 
     /// Moves state to this plan's number of partitions, if it was made with another.
     ///
@@ -25,11 +27,19 @@ pub trait Stateful: Send + Sync {
     /// - a key cannot be hashed
     fn fit(&self, epoch: &Epoch) -> Result<()>;
 
-    /// Takes in all of the epoch's rows of a partition, once.
+    /// Takes in all of the epoch's rows of a partition of the input, once.
     ///
     /// # Errors
     /// - those of the input, and of the memory pool
-    async fn absorb(&self, partition: usize, context: Arc<TaskContext>) -> Result<()>;
+    async fn absorb(&self, intake: usize, context: Arc<TaskContext>) -> Result<()>;
+
+    /// Takes note that all partitions of the input have been taken in.
+    ///
+    /// # Errors
+    /// - those of the memory pool
+    async fn set_absorbed(&self, _context: &Arc<TaskContext>) -> Result<()> {
+        Ok(())
+    }
 
     /// Makes the epoch's changes permanent, and tells what became of its rows.
     ///
@@ -53,4 +63,44 @@ pub fn as_stateful(plan: &Arc<dyn ExecutionPlan>) -> Option<&dyn Stateful> {
     }
     plan.downcast_ref::<DeduplicateExec>()
         .map(|dedup| dedup as &dyn Stateful)
+}
+
+/// Takes in all rows of some nodes, all partitions of all of them side by side: a hash exchange below
+/// would stop if one of its outputs were not read. Few rows are taken in by the task that asks.
+///
+/// # Errors
+/// - those of [`Stateful::absorb`]; the others then end too
+pub async fn absorb_all(
+    nodes: &[Arc<dyn ExecutionPlan>],
+    context: &Arc<TaskContext>,
+    few: bool,
+) -> Result<()> {
+    let intakes = nodes.iter().flat_map(|node| {
+        let count = as_stateful(node).map_or(0, Stateful::intakes);
+        (0..count).map(move |intake| absorb(Arc::clone(node), intake, Arc::clone(context)))
+    });
+    if few {
+        try_join_all(intakes).await?;
+    } else {
+        // Dropping the set ends what is still running.
+        let mut tasks: JoinSet<Result<()>> = intakes.collect();
+        while let Some(task) = tasks.join_next().await {
+            task.map_err(|error| DataFusionError::External(Box::new(error)))??;
+        }
+    }
+    for node in nodes.iter().filter_map(as_stateful) {
+        node.set_absorbed(context).await?;
+    }
+    Ok(())
+}
+
+async fn absorb(
+    node: Arc<dyn ExecutionPlan>,
+    intake: usize,
+    context: Arc<TaskContext>,
+) -> Result<()> {
+    match as_stateful(&node) {
+        Some(stateful) => stateful.absorb(intake, context).await,
+        None => Ok(()),
+    }
 }

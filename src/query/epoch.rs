@@ -10,16 +10,15 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use tokio::task::JoinSet;
 
 use super::record::Stopwatch;
 use crate::config::WatermarkPolicy;
-use crate::physical::{Inputs, Stateful, StreamScanExec, WatermarkExec, as_stateful};
+use crate::physical::{Inputs, Stateful, StreamScanExec, WatermarkExec, absorb_all, as_stateful};
 use crate::state::{Epoch, EventTimes, Observed, OperatorCounts};
 use crate::time::Instant;
 
@@ -126,44 +125,12 @@ impl Running {
             gate.fit(&self.epoch)?;
         }
         if !parts.gates.is_empty() {
-            self.absorb(parts).await?;
+            absorb_all(&parts.lowest, &self.context, self.epoch.has_few_rows()).await?;
             self.drain(parts, true).await?;
             self.fix_watermark();
         }
         watch.phases.absorb = watch.lap();
         Ok(execute_stream(Arc::clone(&parts.plan), Arc::clone(&self.context))?.boxed())
-    }
-
-    /// Reads the rows of the lowest gates, all partitions of all of them side by side: a hash exchange
-    /// below would stop if one of its outputs were not read.
-    async fn absorb(&self, parts: &Parts) -> Result<()> {
-        let mut tasks = JoinSet::new();
-        for plan in &parts.lowest {
-            let Some(gate) = as_stateful(plan) else {
-                continue;
-            };
-            for partition in 0..gate.partitions() {
-                let (plan, context) = (Arc::clone(plan), Arc::clone(&self.context));
-                tasks.spawn(async move {
-                    match as_stateful(&plan) {
-                        Some(gate) => gate.absorb(partition, context).await,
-                        None => Ok(()),
-                    }
-                });
-            }
-        }
-        let mut result = Ok(());
-        while let Some(task) = tasks.join_next().await {
-            let done = task
-                .map_err(|error| DataFusionError::External(Box::new(error)))
-                .flatten();
-            if done.is_err() && result.is_ok() {
-                // The others have nothing left to work for.
-                tasks.abort_all();
-                result = done;
-            }
-        }
-        result
     }
 
     /// Reads what no operator has asked for: the rest of inputs whose readers stopped, and inputs that

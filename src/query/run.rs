@@ -212,9 +212,17 @@ impl Run {
             .clone()
             .with_extension(Arc::clone(&epoch))
             .with_extension(Arc::clone(&inputs));
-        let context = TaskContext::default()
-            .with_session_config(config)
-            .with_runtime(self.context.runtime_env());
+        // The plan has its functions in it.
+        let context = TaskContext::new(
+            self.context.task_id(),
+            self.context.session_id(),
+            config,
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            self.context.runtime_env(),
+        );
         Running {
             epoch,
             inputs,

@@ -9,6 +9,7 @@ use datafusion::arrow::array::{Array, BooleanArray, Int64Array};
 use datafusion::arrow::compute::{max, min};
 
 use super::counts::Fates;
+use super::dense;
 use crate::time::{Closed, WindowShape};
 
 /// How ticks become slices.
@@ -29,6 +30,8 @@ pub struct Assigned {
     pub stays: Option<BooleanArray>,
     /// What became of the rows.
     pub fates: Fates,
+    /// Slices of the accepted rows with their numbers, where they were counted on the way.
+    pub accepted: Option<Vec<(i64, u64)>>,
 }
 
 /// The slice of rows that come too late for their windows but count in groups without a time. Where there
@@ -62,6 +65,7 @@ impl Assigned {
         let all: BooleanArray = slices.iter().map(|slice| Some(slice.is_some())).collect();
         self.slices = slices;
         self.stays = Some(all);
+        self.accepted = None;
         // What was late is accepted.
         self.fates.accepted += std::mem::take(&mut self.fates.late);
     }
@@ -70,8 +74,13 @@ impl Assigned {
 impl Assignment {
     /// Assigns a batch, with the windows that were closed when the epoch began.
     pub fn assign(&self, ticks: &Int64Array, closed: Closed) -> Assigned {
-        let slices = self.slices(ticks);
         let late_through = self.late_through(closed);
+        if let (Assignment::Windows(shape), 0) = (self, ticks.null_count())
+            && let Some(assigned) = dense::assign(shape, ticks.values(), late_through)
+        {
+            return assigned;
+        }
+        let slices = self.slices(ticks);
         let none_late =
             late_through.is_none_or(|last| min(&slices).is_none_or(|least| least > last));
         if slices.null_count() == 0 && none_late {
@@ -83,6 +92,7 @@ impl Assignment {
                 slices,
                 stays: None,
                 fates,
+                accepted: None,
             };
         }
         let late = |slice: i64| late_through.is_some_and(|last| slice <= last);
@@ -103,6 +113,7 @@ impl Assignment {
                 null,
                 rejected,
             },
+            accepted: None,
         }
     }
 

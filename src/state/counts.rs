@@ -104,6 +104,13 @@ impl Accepted {
         }
     }
 
+    /// Adds rows that were counted.
+    pub fn add(&mut self, counted: &[(i64, u64)]) {
+        for (slice, rows) in counted {
+            *self.moved.entry(*slice).or_default() += rows;
+        }
+    }
+
     /// The counts.
     pub fn finish(mut self) -> BTreeMap<i64, u64> {
         for (slice, rows) in self.places.iter().filter(|(_, rows)| *rows > 0) {

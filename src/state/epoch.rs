@@ -84,6 +84,9 @@ impl QueryState {
     }
 }
 
+/// Rows of about one batch.
+const FEW_ROWS: usize = 8_192;
+
 /// One turn of the loop: what a plan's nodes need to know, and where they leave what they learn.
 /// An extension of the task's session configuration; without it the nodes do the batch thing.
 #[derive(Debug)]
@@ -126,6 +129,12 @@ impl Epoch {
             drained: Mutex::default(),
             times: Mutex::default(),
         }
+    }
+
+    /// Whether it has so few rows that handing them to other tasks costs more than they do.
+    pub fn has_few_rows(&self) -> bool {
+        let batches = self.sources.values().flat_map(|slice| &slice.batches);
+        batches.map(RecordBatch::num_rows).sum::<usize>() <= FEW_ROWS
     }
 
     /// Its turn, which it shows when it writes.

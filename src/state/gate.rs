@@ -21,8 +21,10 @@
 
 mod release;
 
+pub use release::{SharedSlices, WindowOfSlices};
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
@@ -31,6 +33,7 @@ use datafusion::execution::memory_pool::MemoryPool;
 
 use super::assign::LATE;
 use super::counts::{Fates, Turnover};
+use super::groups::KeyIndex;
 use super::memory::StateMemory;
 use super::runs::{self, Run, TIMELESS};
 use super::sessions::{self, Settled};
@@ -86,6 +89,16 @@ pub struct Release {
     pub after: Closed,
 }
 
+/// Runs of one slice that are to be merged.
+#[derive(Debug)]
+pub struct Fragments {
+    slice: i64,
+    /// Place of the first of them among the slice's runs; they are the last.
+    first: usize,
+    /// Their rows.
+    pub runs: Vec<RecordBatch>,
+}
+
 /// Runs by slice.
 type Slices = BTreeMap<i64, Vec<Run>>;
 
@@ -94,7 +107,6 @@ type Slices = BTreeMap<i64, Vec<Run>>;
 struct Partition {
     kept: Slices,
     pending: Slices,
-    absorbed: bool,
     /// Sessions as they are at the epoch's end, once they have been merged.
     settled: Option<Settled>,
     /// Sessions kept.
@@ -109,9 +121,15 @@ pub struct GateState {
     keys: usize,
     /// Whether groups without a time count rows that come too late for their windows.
     counts_late: bool,
+    /// Whether groups are sought in runs, which takes an index.
+    indexed: bool,
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     rows: Mutex<Rows>,
     memory: StateMemory,
+    /// Whether the epoch's rows have come in.
+    absorbed: AtomicBool,
+    /// Held by who takes them in.
+    intake: tokio::sync::Mutex<()>,
     /// The turn that may write: it moves on when an epoch is undone.
     turn: Arc<AtomicU64>,
 }
@@ -146,18 +164,22 @@ impl GateState {
         shape: GateShape,
         keys: usize,
         counts_late: bool,
+        mode: OutputMode,
         turn: Arc<AtomicU64>,
     ) -> Self {
         Self {
             shape,
             keys,
             counts_late,
+            indexed: mode == OutputMode::Update && keys > 0,
             partitions: Mutex::default(),
             rows: Mutex::default(),
             memory: StateMemory::new(
                 name,
                 "for the open windows; raise the memory limit, shorten the delay or close windows sooner",
             ),
+            absorbed: AtomicBool::new(false),
+            intake: tokio::sync::Mutex::default(),
             turn,
         }
     }
@@ -175,9 +197,14 @@ impl GateState {
         lock(&self.partitions).len()
     }
 
-    /// Whether the epoch's rows of a partition have come in.
-    pub fn absorbed(&self, partition: usize) -> bool {
-        lock(&self.partition(partition)).absorbed
+    /// Whether the epoch's rows have come in.
+    pub fn absorbed(&self) -> bool {
+        self.absorbed.load(Ordering::SeqCst)
+    }
+
+    /// The right to take the epoch's rows in: whoever gets it looks first whether they have come.
+    pub async fn intake(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.intake.lock().await
     }
 
     /// Whether a partition holds nothing.
@@ -187,9 +214,26 @@ impl GateState {
         partition.kept.is_empty() && partition.pending.is_empty()
     }
 
-    /// Notes that all of the epoch's rows of a partition have come in.
-    pub fn set_absorbed(&self, partition: usize) {
-        lock(&self.partition(partition)).absorbed = true;
+    /// Notes that all of the epoch's rows have come in.
+    pub fn set_absorbed(&self) {
+        self.absorbed.store(true, Ordering::SeqCst);
+    }
+
+    /// The runs of a batch, by slice.
+    fn cut(&self, batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
+        let mut runs = match self.shape {
+            GateShape::Sessions => vec![(0, Run::whole(batch))],
+            _ => runs::by_slice(batch)?,
+        };
+        runs.iter_mut().for_each(|(_, run)| self.with_index(run));
+        Ok(runs)
+    }
+
+    /// Counts the memory of a run's index with that of the run.
+    fn with_index(&self, run: &mut Run) {
+        if self.indexed {
+            run.bytes += run.batch.num_rows() * KeyIndex::ROW_BYTES;
+        }
     }
 
     /// Adds partial states of the running epoch, whose turn this is.
@@ -204,11 +248,7 @@ impl GateState {
         epoch: u64,
         pool: &Arc<dyn MemoryPool>,
     ) -> Result<()> {
-        let runs = match self.shape {
-            GateShape::Sessions => vec![(0, Run::whole(batch))],
-            _ => runs::by_slice(batch)?,
-        };
-        let mut runs = runs;
+        let mut runs = self.cut(batch)?;
         if self.counts_late {
             // Rows that are too late for their windows have counted in the groups without one.
             runs.retain(|(slice, _)| *slice != LATE);
@@ -257,12 +297,12 @@ impl GateState {
         if self.shape == GateShape::Sessions {
             return self.commit_sessions(closed);
         }
+        self.absorbed.store(false, Ordering::SeqCst);
         let evict = |slice: i64| closed.contains(self.shape.newest(slice));
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let (mut freed, mut added, mut removed) = (0, 0, 0);
         for partition in partitions {
             let mut partition = lock(&partition);
-            partition.absorbed = false;
             for (slice, runs) in std::mem::take(&mut partition.pending) {
                 added += runs::rows(&runs);
                 partition.kept.entry(slice).or_default().extend(runs);
@@ -298,6 +338,7 @@ impl GateState {
 
     /// Keeps the sessions that are open.
     fn commit_sessions(&self, closed: Closed) -> Result<Turnover> {
+        self.absorbed.store(false, Ordering::SeqCst);
         let partitions: Vec<_> = lock(&self.partitions).clone();
         for partition in &partitions {
             let mut partition = lock(partition);
@@ -311,7 +352,6 @@ impl GateState {
         let (mut added, mut removed) = (0, 0);
         for partition in &partitions {
             let mut partition = lock(partition);
-            partition.absorbed = false;
             let pending = std::mem::take(&mut partition.pending);
             added += pending.values().map(|runs| runs::rows(runs)).sum::<u64>();
             let settled = partition.settled.take().unwrap_or_default();
@@ -348,9 +388,9 @@ impl GateState {
             let pending = std::mem::take(&mut partition.pending);
             self.memory
                 .free(pending.values().map(|runs| runs::bytes(runs)).sum());
-            partition.absorbed = false;
             partition.settled = None;
         }
+        self.absorbed.store(false, Ordering::SeqCst);
         let mut rows = lock(&self.rows);
         rows.pending.clear();
         rows.fates = Fates::default();
@@ -433,37 +473,45 @@ impl GateState {
         self.memory.bytes() as u64
     }
 
-    /// Slices of a partition with more than `limit` runs; all sessions when they are in pieces, each of
-    /// another epoch.
-    pub fn fragmented(&self, partition: usize, limit: usize) -> Vec<(i64, Vec<RecordBatch>)> {
+    /// Runs of a partition that are to be merged: the newest of a slice that has more than `limit`, and
+    /// with them older ones that are no larger than they together. So a row is merged as often as the
+    /// number of rows doubles, and a large run is not read for the sake of small ones. All sessions when
+    /// they are in pieces, each of another epoch.
+    pub fn fragmented(&self, partition: usize, limit: usize) -> Vec<Fragments> {
         let partition = self.partition(partition);
         let partition = lock(&partition);
         let whole = partition
             .sessions
             .saturating_mul(2)
             .saturating_add(limit as u64);
-        let in_pieces = |runs: &[Run]| match self.shape {
-            GateShape::Sessions => {
-                batches(runs).map(|run| run.num_rows() as u64).sum::<u64>() > whole
-            }
-            _ => runs.len() > limit,
+        let first = |runs: &[Run]| match self.shape {
+            GateShape::Sessions => (runs::rows(runs) > whole).then_some(0),
+            _ => (runs.len() > limit).then(|| runs::newest(runs, limit)),
         };
-        let slices = partition.kept.iter().filter(|(_, runs)| in_pieces(runs));
-        slices
-            .map(|(slice, runs)| (*slice, batches(runs).collect()))
-            .collect()
+        let slices = partition.kept.iter().filter_map(|(slice, runs)| {
+            let first = first(runs)?;
+            let rest = runs.get(first..).unwrap_or_default();
+            Some(Fragments {
+                slice: *slice,
+                first,
+                runs: batches(rest).collect(),
+            })
+        });
+        slices.collect()
     }
 
-    /// Puts one run in the place of a slice's runs: the same groups, merged.
-    pub fn compacted(&self, partition: usize, slice: i64, runs: Vec<RecordBatch>) {
-        let runs: Vec<Run> = runs.into_iter().map(Run::whole).collect();
-        let after = runs::bytes(&runs);
-        let before = lock(&self.partition(partition)).kept.insert(slice, runs);
-        self.memory.free(
-            before
-                .map_or(0, |before| runs::bytes(&before))
-                .saturating_sub(after),
-        );
+    /// Puts merged runs in the place of those that they were merged from: the same groups.
+    pub fn compacted(&self, partition: usize, of: &Fragments, merged: Vec<RecordBatch>) {
+        let mut merged: Vec<Run> = merged.into_iter().map(Run::whole).collect();
+        merged.iter_mut().for_each(|run| self.with_index(run));
+        let after = runs::bytes(&merged);
+        let partition = self.partition(partition);
+        let mut partition = lock(&partition);
+        let runs = partition.kept.entry(of.slice).or_default();
+        let before = runs::bytes(runs.get(of.first..).unwrap_or_default());
+        runs.truncate(of.first);
+        runs.extend(merged);
+        self.memory.free(before.saturating_sub(after));
     }
 
     /// Takes all runs out, to be put in again under another number of partitions.
@@ -481,11 +529,7 @@ impl GateState {
     pub fn put(&self, partition: usize, batch: RecordBatch) -> Result<()> {
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
-        let runs = match self.shape {
-            GateShape::Sessions => vec![(0, Run::whole(batch))],
-            _ => runs::by_slice(batch)?,
-        };
-        for (slice, run) in runs {
+        for (slice, run) in self.cut(batch)? {
             partition.kept.entry(slice).or_default().push(run);
         }
         Ok(())

@@ -10,6 +10,7 @@
 mod assign;
 mod counts;
 mod dedup;
+mod dense;
 mod epoch;
 mod gate;
 mod groups;
@@ -24,7 +25,7 @@ pub use assign::{Assigned, Assignment};
 pub use counts::{Accepted, Fates, OperatorCounts, Turnover};
 pub use dedup::{Candidates, DedupState};
 pub use epoch::{Epoch, QueryState, SourceSlice};
-pub use gate::{GateShape, GateState, Release};
+pub use gate::{Fragments, GateShape, GateState, Release, SharedSlices, WindowOfSlices};
 pub use sessions::{Merged, merge};
 pub use times::EventTimes;
 pub use watermarks::{Observed, Watermarks};

@@ -1,6 +1,6 @@
 //! Runs: rows of partial aggregate state, grouped by the slice in their first column.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{
@@ -8,6 +8,8 @@ use datafusion::arrow::compute::{
 };
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, internal_datafusion_err};
+
+use super::groups::KeyIndex;
 
 /// The slice of groups without a time beside groups with one: no watermark reaches it.
 pub(super) const TIMELESS: i64 = i64::MAX;
@@ -17,13 +19,24 @@ pub(super) const TIMELESS: i64 = i64::MAX;
 pub(super) struct Run {
     pub batch: RecordBatch,
     pub bytes: usize,
+    /// Made when groups are first sought in it.
+    pub index: Arc<OnceLock<KeyIndex>>,
 }
 
 impl Run {
     /// A batch of its own, with all the memory it holds.
     pub(super) fn whole(batch: RecordBatch) -> Self {
         let bytes = batch.get_array_memory_size();
-        Self { batch, bytes }
+        Self::part(batch, bytes)
+    }
+
+    /// A batch that shares its memory with others, and its share.
+    fn part(batch: RecordBatch, bytes: usize) -> Self {
+        Self {
+            batch,
+            bytes,
+            index: Arc::default(),
+        }
     }
 }
 
@@ -35,6 +48,21 @@ pub(super) fn bytes(runs: &[Run]) -> usize {
 /// Rows of partial state in some runs.
 pub(super) fn rows(runs: &[Run]) -> u64 {
     runs.iter().map(|run| run.batch.num_rows() as u64).sum()
+}
+
+/// Where the newest runs begin that are worth merging: half of `limit`, and older ones as long as they are
+/// no larger than those behind them together.
+pub(super) fn newest(runs: &[Run], limit: usize) -> usize {
+    let (mut first, mut behind) = (runs.len(), 0);
+    for run in runs.iter().rev() {
+        let rows = run.batch.num_rows();
+        if runs.len() - first >= limit / 2 && rows > behind {
+            break;
+        }
+        first -= 1;
+        behind += rows;
+    }
+    first
 }
 
 /// The slices of a run's rows: its first column.
@@ -77,7 +105,7 @@ pub(super) fn by_slice(batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
         };
         left -= bytes;
         let batch = sorted.slice(range.start, range.len());
-        cuts.push((keys.value(range.start), Run { batch, bytes }));
+        cuts.push((keys.value(range.start), Run::part(batch, bytes)));
     }
     Ok(cuts)
 }
@@ -100,4 +128,23 @@ pub(super) fn moved(run: &RecordBatch, slice: i64) -> Result<RecordBatch> {
         *first = Arc::new(Int64Array::from_value(slice, run.num_rows()));
     }
     Ok(RecordBatch::try_new(run.schema(), columns)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_run_is_left_alone_until_those_behind_it_are_as_large() {
+        let run = |rows: i64| {
+            let slice = Int64Array::from_iter_values((0..rows).map(|_| 0));
+            let columns = [("slice", Arc::new(slice) as _)];
+            Run::whole(RecordBatch::try_from_iter(columns).unwrap())
+        };
+        let runs = |rows: &[i64]| rows.iter().map(|rows| run(*rows)).collect::<Vec<_>>();
+        assert_eq!(newest(&runs(&[1_000, 1, 1, 1, 1]), 4), 1);
+        assert_eq!(newest(&runs(&[1_000, 30, 1, 1, 1]), 4), 2);
+        assert_eq!(newest(&runs(&[4, 1, 1, 1, 1]), 4), 0);
+        assert_eq!(newest(&runs(&[9, 8, 7, 6, 5]), 4), 1);
+    }
 }

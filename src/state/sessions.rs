@@ -13,9 +13,10 @@
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, min, not, sum};
-use datafusion::arrow::datatypes::Int64Type;
-use datafusion::arrow::row::{RowConverter, SortField};
+use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::physical_plan::aggregates::group_values::new_group_values;
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use std::sync::Arc;
 
 use super::keys::with_one_zero;
@@ -35,47 +36,30 @@ pub struct Merged {
 /// Merges the stretches of rows with equal keys.
 ///
 /// # Errors
-/// - keys of a type that has no order
+/// - keys of a type that cannot be grouped by
 pub fn merge(keys: &[ArrayRef], starts: &Int64Array, ends: &Int64Array) -> Result<Merged> {
-    let rows = match keys {
-        [] => None,
-        keys => {
-            let fields = keys
-                .iter()
-                .map(|key| SortField::new(key.data_type().clone()))
-                .collect();
-            Some(RowConverter::new(fields)?.convert_columns(&with_one_zero(keys))?)
+    let (keys, count) = numbered(keys, starts.len())?;
+    let (mut begins, mut bounds) = (counted(&keys, count), vec![(0_i64, 0_i64); starts.len()]);
+    // Each key's stretches side by side, by counting: sorting all rows by their keys would compare texts.
+    let mut stretches = vec![Stretch::default(); starts.len()];
+    let all = starts.values().iter().zip(ends.values()).zip(0..);
+    for (key, ((start, end), row)) in keys.iter().zip(all) {
+        let place = begins.get_mut(*key);
+        let slot = place.and_then(|at| stretches.get_mut(std::mem::replace(at, *at + 1)));
+        if let Some(slot) = slot {
+            *slot = Stretch {
+                start: *start,
+                end: *end,
+                row,
+            };
         }
-    };
-    let key_order = |a: usize, b: usize| {
-        rows.as_ref().map_or(std::cmp::Ordering::Equal, |rows| {
-            rows.row(a).cmp(&rows.row(b))
-        })
-    };
-    let mut order: Vec<usize> = (0..starts.len()).collect();
-    order.sort_unstable_by(|a, b| {
-        key_order(*a, *b).then_with(|| starts.value(*a).cmp(&starts.value(*b)))
-    });
-    let mut bounds = vec![(0_i64, 0_i64); starts.len()];
-    let mut sessions = 0;
-    let mut at = 0;
-    while let Some(first) = order.get(at).copied() {
-        let (start, mut end) = (starts.value(first), ends.value(first));
-        let mut last = at + 1;
-        while let Some(next) = order.get(last).copied() {
-            if key_order(first, next).is_ne() || starts.value(next) > end {
-                break;
-            }
-            end = end.max(ends.value(next));
-            last += 1;
-        }
-        for row in order.get(at..last).unwrap_or_default() {
-            if let Some(bound) = bounds.get_mut(*row) {
-                *bound = (start, end);
-            }
-        }
-        sessions += 1;
-        at = last;
+    }
+    let (mut sessions, mut from) = (0, 0);
+    // Where a key began, the next one begins now.
+    for to in begins {
+        let of_key = stretches.get_mut(from..to).unwrap_or_default();
+        sessions += sweep(of_key, &mut bounds);
+        from = to;
     }
     let (starts, ends): (Vec<i64>, Vec<i64>) = bounds.into_iter().unzip();
     Ok(Merged {
@@ -83,6 +67,68 @@ pub fn merge(keys: &[ArrayRef], starts: &Int64Array, ends: &Int64Array) -> Resul
         ends: ends.into(),
         sessions,
     })
+}
+
+/// One event's stretch, and the row it is in.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stretch {
+    start: i64,
+    end: i64,
+    row: usize,
+}
+
+/// A number for each row's key, and how many keys there are.
+fn numbered(keys: &[ArrayRef], rows: usize) -> Result<(Vec<usize>, usize)> {
+    if keys.is_empty() || rows == 0 {
+        return Ok((vec![0; rows], 1));
+    }
+    let keys = with_one_zero(keys);
+    let fields = keys.iter().enumerate();
+    let fields: Vec<Field> = fields
+        .map(|(at, key)| Field::new(at.to_string(), key.data_type().clone(), true))
+        .collect();
+    let mut values = new_group_values(Arc::new(Schema::new(fields)), &GroupOrdering::None)?;
+    let mut numbers = Vec::with_capacity(rows);
+    values.intern(&keys, &mut numbers)?;
+    Ok((numbers, values.len()))
+}
+
+/// Where each key's rows begin when they stand side by side.
+fn counted(keys: &[usize], count: usize) -> Vec<usize> {
+    let mut rows = vec![0; count];
+    for key in keys {
+        if let Some(rows) = rows.get_mut(*key) {
+            *rows += 1;
+        }
+    }
+    let mut begin = 0;
+    for rows in &mut rows {
+        begin += std::mem::replace(rows, begin);
+    }
+    rows
+}
+
+/// Merges the stretches of one key: gives each row its session's bounds, and returns their number.
+fn sweep(stretches: &mut [Stretch], bounds: &mut [(i64, i64)]) -> u64 {
+    stretches.sort_unstable_by_key(|stretch| stretch.start);
+    let (mut rest, mut sessions) = (&*stretches, 0);
+    while let Some(first) = rest.first() {
+        let mut end = first.end;
+        let touches = |next: &&Stretch| {
+            let within = next.start <= end;
+            end = if within { end.max(next.end) } else { end };
+            within
+        };
+        let length = rest.iter().take_while(touches).count();
+        let (session, behind) = rest.split_at(length);
+        for stretch in session {
+            if let Some(bound) = bounds.get_mut(stretch.row) {
+                *bound = (first.start, end);
+            }
+        }
+        (rest, sessions) = (behind, sessions + 1);
+    }
+    sessions
 }
 
 /// What becomes of runs `(start, end, keys …, states …, rows)` at the end of an epoch.

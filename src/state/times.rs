@@ -4,6 +4,7 @@ use datafusion::arrow::array::{Array, PrimitiveArray};
 use datafusion::arrow::compute::{max, min};
 use datafusion::arrow::datatypes::ArrowTimestampType;
 
+use super::dense::extent;
 use crate::time::{Instant, Unit};
 
 /// Event times in ticks of one unit. Nulls are no event times.
@@ -24,15 +25,21 @@ impl EventTimes {
     /// The event times of a column.
     pub fn of<T: ArrowTimestampType>(times: &PrimitiveArray<T>) -> Self {
         let rows = times.len() as u64;
+        if let (0, Some((least, greatest))) = (times.null_count(), extent(times.values())) {
+            return Self {
+                rows,
+                timed: rows,
+                least: Some(least),
+                greatest: Some(greatest),
+                sum: sum(times.values(), least, greatest),
+            };
+        }
         Self {
             rows,
             timed: rows.saturating_sub(times.null_count() as u64),
             least: min(times),
             greatest: max(times),
-            sum: match times.null_count() {
-                0 => sum(times.values()),
-                _ => times.iter().flatten().map(i128::from).sum(),
-            },
+            sum: times.iter().flatten().map(i128::from).sum(),
         }
     }
 
@@ -57,16 +64,17 @@ impl EventTimes {
     }
 }
 
-/// A sum that cannot overflow: upper and lower halves apart, which the compiler adds several at a time.
-fn sum(ticks: &[i64]) -> i128 {
-    // A chunk of this many halves of 32 bits fits in 64.
-    const CHUNK: usize = 1 << 20;
-    let chunks = ticks.chunks(CHUNK).map(|chunk| {
-        let upper: i64 = chunk.iter().map(|tick| tick >> 32).sum();
-        let lower: i64 = chunk.iter().map(|tick| tick & 0xFFFF_FFFF).sum();
-        (i128::from(upper) << 32) + i128::from(lower)
+/// A sum that does not overflow: of the distances to the least, where so many of them fit.
+fn sum(ticks: &[i64], least: i64, greatest: i64) -> i128 {
+    let rows = ticks.len() as i128;
+    let most = (i128::from(greatest) - i128::from(least)) * rows;
+    if most > i128::from(i64::MAX) {
+        return ticks.iter().copied().map(i128::from).sum();
+    }
+    let distances = ticks.iter().fold(0_i64, |sum, tick| {
+        sum.wrapping_add(tick.wrapping_sub(least))
     });
-    chunks.sum()
+    i128::from(least) * rows + i128::from(distances)
 }
 
 #[cfg(test)]

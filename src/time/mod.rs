@@ -8,12 +8,14 @@
 //! moment: watermarks are instants, because one query may compare columns of different units, and
 //! because no sum of an `i64` timestamp and a delay leaves an `i128`.
 
+mod divide;
 mod instant;
 mod search;
 mod span;
 mod unit;
 mod window;
 
+pub use divide::Divisor;
 pub use instant::Instant;
 pub use search::first_passed;
 pub use span::Span;

@@ -98,6 +98,11 @@ impl WindowShape {
         Some(if tick >= second { second } else { newest })
     }
 
+    /// Whether all slices are of one length, the slide.
+    pub fn is_even(&self) -> bool {
+        self.remainder() == 0
+    }
+
     /// Ticks whose windows all have their bounds in the type, both ends included: inside, the
     /// arithmetic of [`slice`](Self::slice) cannot overflow and needs no checks.
     pub fn safe_ticks(&self) -> (i64, i64) {

@@ -1,4 +1,4 @@
-//! Merges and moves runs with DataFusion's own aggregate and hash partitioning.
+//! Merges runs with DataFusion's own aggregate, and moves them to other partitions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,16 +11,20 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::empty::EmptyExec;
-use datafusion::physical_plan::expressions::Column;
-use datafusion::physical_plan::metrics::Time;
-use datafusion::physical_plan::repartition::BatchPartitioner;
-use datafusion::physical_plan::{ExecutionPlan, Partitioning, collect};
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 
-use crate::state::GateState;
+use super::exchange::Exchange;
+use super::windows::Windows;
+use crate::config::OutputMode;
+use crate::state::{GateState, SharedSlices};
 
-/// Runs that a slice may have before they are merged. A merge reads every group of the slice, so its
-/// cost is spread over this many epochs; more runs make an epoch's release read more.
+/// Runs that a slice may have before they are merged: more make a merge rarer, and a release read more.
 const RUNS: usize = 32;
+
+/// The same where every epoch seeks the groups that it touched in all runs.
+const SEARCHED_RUNS: usize = 8;
 
 /// What is needed to merge partial states: DataFusion's partial-to-partial aggregate.
 #[derive(Debug)]
@@ -37,11 +41,16 @@ impl Reducer {
         &self,
         state: &GateState,
         partition: usize,
+        mode: OutputMode,
         context: &Arc<TaskContext>,
     ) -> Result<()> {
-        for (slice, runs) in state.fragmented(partition, RUNS) {
-            let merged = self.merge(runs, context).await?;
-            state.compacted(partition, slice, merged);
+        let limit = match mode {
+            OutputMode::Update => SEARCHED_RUNS,
+            OutputMode::Append | OutputMode::Complete => RUNS,
+        };
+        for fragments in state.fragmented(partition, limit) {
+            let merged = self.merge(fragments.runs.clone(), context).await?;
+            state.compacted(partition, &fragments, merged);
         }
         Ok(())
     }
@@ -64,6 +73,20 @@ impl Reducer {
             Arc::clone(&self.raw_schema),
         )?;
         collect(Arc::new(merge), Arc::clone(context)).await
+    }
+
+    /// The windows of slices that they share, merged one after the other. Runs have so many keys.
+    pub(super) fn windows(
+        &self,
+        keys: usize,
+        shared: SharedSlices,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let run = shared.slices.iter().flatten().next();
+        let Some(schema) = run.map(RecordBatch::schema) else {
+            return Ok(futures::stream::empty().boxed());
+        };
+        let windows = Windows::try_new(schema, keys, &self.aggregates, shared)?;
+        Ok(futures::stream::iter(windows).boxed())
     }
 
     /// Partial state of the one group of an aggregate without GROUP BY, over no rows.
@@ -105,16 +128,9 @@ impl Reducer {
         let Some(schema) = runs.first().map(RecordBatch::schema) else {
             return Ok(());
         };
-        if keys.is_empty() || partitions == 1 {
-            return runs.into_iter().try_for_each(|run| state.put(0, run));
-        }
-        let keys = keys
-            .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
-            .collect();
-        let mut partitioner =
-            BatchPartitioner::try_new(Partitioning::Hash(keys, partitions), Time::default(), 0, 1)?;
+        let mut exchange = Exchange::try_new(&schema, keys, partitions)?;
         for run in runs {
-            partitioner.partition(run, |partition, batch| state.put(partition, batch))?;
+            exchange.route(run, |partition, batch| state.put(partition, batch))?;
         }
         Ok(())
     }

@@ -1,29 +1,31 @@
 //! The gate between DataFusion's partial and final aggregate.
 
 mod compact;
+mod exchange;
+mod windows;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::expressions::Column;
-use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, Partitioning, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 
 pub(super) use compact::Reducer;
 
+use self::exchange::Exchange;
 use super::closing::Closing;
-use super::stateful::Stateful;
+use super::stateful::{Stateful, absorb_all};
 use super::{epoch, one_child};
 use crate::config::OutputMode;
 use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Release};
@@ -62,6 +64,11 @@ impl GateInfo {
         }
     }
 
+    /// Where the keys are in a run.
+    fn key_range(&self) -> std::ops::Range<usize> {
+        self.bounds()..self.bounds() + self.keys
+    }
+
     /// Whether there is a group even when there is no row: an aggregate without GROUP BY.
     fn always_emits(&self) -> bool {
         self.mode == OutputMode::Complete && self.shape == GateShape::Timeless && self.keys == 0
@@ -78,7 +85,14 @@ impl GateInfo {
     /// Its state in the epoch's query.
     pub fn state(&self, epoch: &Epoch) -> Arc<GateState> {
         epoch.state.gate(self.id, |turn| {
-            GateState::new(self.name(), self.shape, self.keys, self.counts_late, turn)
+            GateState::new(
+                self.name(),
+                self.shape,
+                self.keys,
+                self.counts_late,
+                self.mode,
+                turn,
+            )
         })
     }
 
@@ -131,14 +145,16 @@ impl TimeWindowGateExec {
         input: Arc<dyn ExecutionPlan>,
         info: Arc<GateInfo>,
         reducer: Arc<Reducer>,
+        partitions: usize,
     ) -> Self {
+        // Without keys there is nothing to part groups by.
+        let partitions = if info.keys == 0 { 1 } else { partitions.max(1) };
         let columns = |range: std::ops::Range<usize>| -> Vec<Arc<dyn PhysicalExpr>> {
             let schema = input.schema();
             range
                 .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
                 .collect()
         };
-        let partitions = input.output_partitioning().partition_count();
         // A group is in one partition, which is what hash partitioning by the group promises.
         let partitioning = Partitioning::Hash(columns(0..info.keys + info.bounds()), partitions);
         let properties = PlanProperties::new(
@@ -155,24 +171,40 @@ impl TimeWindowGateExec {
         }
     }
 
-    /// What a partition emits, once its rows are in.
-    fn release(
-        &self,
-        partition: usize,
-        context: &TaskContext,
-    ) -> Result<SendableRecordBatchStream> {
-        let epoch = epoch(context)?;
-        let release = Release {
-            mode: self.info.mode,
-            before: self.info.closed_by(epoch.started_at),
-            after: self.info.closed_after(&epoch),
-        };
-        let batches = self.info.state(&epoch).release(partition, release)?;
-        Ok(Box::pin(MemoryStream::try_new(
-            batches,
-            self.schema(),
-            None,
-        )?))
+    /// The same node.
+    fn again(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        let (info, reducer) = (Arc::clone(&self.info), Arc::clone(&self.reducer));
+        Self::new(input, info, reducer, self.partitions())
+    }
+
+    /// Number of partitions that groups are parted into.
+    fn partitions(&self) -> usize {
+        self.properties.partitioning.partition_count()
+    }
+
+    /// What a partition emits, once its rows are in. The work is done by who reads it.
+    fn release(&self, partition: usize, epoch: Arc<Epoch>) -> SendableRecordBatchStream {
+        let (schema, info) = (self.schema(), Arc::clone(&self.info));
+        let reducer = Arc::clone(&self.reducer);
+        let released = futures::stream::once(async move {
+            let release = Release {
+                mode: info.mode,
+                before: info.closed_by(epoch.started_at),
+                after: info.closed_after(&epoch),
+            };
+            let state = info.state(&epoch);
+            Ok::<_, DataFusionError>(match state.shared(partition, release) {
+                Some(shared) => reducer.windows(info.keys, shared)?.boxed(),
+                None => {
+                    let runs = state.release(partition, release)?;
+                    futures::stream::iter(runs.into_iter().map(Ok)).boxed()
+                }
+            })
+        });
+        Box::pin(RecordBatchStreamAdapter::new(
+            schema,
+            released.try_flatten(),
+        ))
     }
 }
 
@@ -182,36 +214,43 @@ impl Stateful for TimeWindowGateExec {
         self.info.name()
     }
 
-    fn partitions(&self) -> usize {
+    fn intakes(&self) -> usize {
         self.input.output_partitioning().partition_count()
     }
 
     fn fit(&self, epoch: &Epoch) -> Result<()> {
         let state = self.info.state(epoch);
-        let partitions = Stateful::partitions(self);
+        let partitions = self.partitions();
         if state.partitions() == partitions || state.partitions() == 0 {
             return Ok(());
         }
-        let keys = self.info.bounds()..self.info.bounds() + self.info.keys;
+        let keys = self.info.key_range();
         self.reducer.spread(&state, keys, partitions)
     }
 
-    async fn absorb(&self, partition: usize, context: Arc<TaskContext>) -> Result<()> {
+    async fn absorb(&self, intake: usize, context: Arc<TaskContext>) -> Result<()> {
         let epoch = epoch(&context)?;
         let state = self.info.state(&epoch);
-        if state.absorbed(partition) {
-            return Ok(());
-        }
         let pool = Arc::clone(context.memory_pool());
-        let mut input = self.input.execute(partition, Arc::clone(&context))?;
+        let keys = self.info.key_range();
+        let mut exchange = Exchange::try_new(&self.schema(), keys, self.partitions())?;
+        let mut input = self.input.execute(intake, Arc::clone(&context))?;
         while let Some(batch) = input.next().await {
-            state.absorb(partition, batch?, epoch.turn(), &pool)?;
+            exchange.route(batch?, |partition, batch| {
+                state.absorb(partition, batch, epoch.turn(), &pool)
+            })?;
         }
-        if self.info.always_emits() && state.is_empty(partition) {
-            let nothing = self.reducer.of_nothing(&context).await?;
-            state.absorb(partition, nothing, epoch.turn(), &pool)?;
+        Ok(())
+    }
+
+    async fn set_absorbed(&self, context: &Arc<TaskContext>) -> Result<()> {
+        let epoch = epoch(context)?;
+        let state = self.info.state(&epoch);
+        if self.info.always_emits() && state.is_empty(0) {
+            let nothing = self.reducer.of_nothing(context).await?;
+            state.absorb(0, nothing, epoch.turn(), context.memory_pool())?;
         }
-        state.set_absorbed(partition);
+        state.set_absorbed();
         Ok(())
     }
 
@@ -246,8 +285,10 @@ impl Stateful for TimeWindowGateExec {
 
     async fn compact(&self, context: &Arc<TaskContext>) -> Result<()> {
         let state = self.info.state(&*epoch(context)?);
-        for partition in 0..Stateful::partitions(self) {
-            self.reducer.compact(&state, partition, context).await?;
+        let mode = self.info.mode;
+        for partition in 0..self.partitions() {
+            let merged = self.reducer.compact(&state, partition, mode, context);
+            merged.await?;
         }
         Ok(())
     }
@@ -274,21 +315,6 @@ impl ExecutionPlan for TimeWindowGateExec {
         &self.properties
     }
 
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        let schema = self.input.schema();
-        let keys: Vec<Arc<dyn PhysicalExpr>> = (self.info.bounds()
-            ..self.info.bounds() + self.info.keys)
-            .map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _)
-            .collect();
-        // By the keys without the slice: the slices of a window must meet in one partition.
-        let distribution = if keys.is_empty() {
-            Distribution::SinglePartition
-        } else {
-            Distribution::KeyPartitioned(keys)
-        };
-        InputDistributionRequirements::new(vec![distribution])
-    }
-
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
@@ -308,11 +334,7 @@ impl ExecutionPlan for TimeWindowGateExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(
-            one_child(children)?,
-            Arc::clone(&self.info),
-            Arc::clone(&self.reducer),
-        )))
+        Ok(Arc::new(self.again(one_child(children)?)))
     }
 
     fn execute(
@@ -320,18 +342,21 @@ impl ExecutionPlan for TimeWindowGateExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        if self.info.state(&*epoch(&context)?).absorbed(partition) {
-            return self.release(partition, &context);
+        let epoch = epoch(&context)?;
+        let state = self.info.state(&epoch);
+        if state.absorbed() {
+            return Ok(self.release(partition, epoch));
         }
         // A gate above another one: its rows come while it is read, the watermark known.
-        let gate = Self::new(
-            Arc::clone(&self.input),
-            Arc::clone(&self.info),
-            Arc::clone(&self.reducer),
-        );
+        let gate = self.again(Arc::clone(&self.input));
+        let node: Arc<dyn ExecutionPlan> = Arc::new(self.again(Arc::clone(&self.input)));
         let stream = futures::stream::once(async move {
-            gate.absorb(partition, Arc::clone(&context)).await?;
-            gate.release(partition, &context)
+            let intake = state.intake().await;
+            if !state.absorbed() {
+                absorb_all(&[node], &context, false).await?;
+            }
+            drop(intake);
+            Ok::<_, DataFusionError>(gate.release(partition, epoch))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),

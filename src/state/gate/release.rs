@@ -1,16 +1,35 @@
 //! What a partition emits at an epoch's end, in each output mode.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
 
 use super::super::groups::Groups;
-use super::super::runs;
+use super::super::runs::{self, Run};
 use super::super::sessions::{self, Settled};
 use super::{GateShape, GateState, Partition, Release, Slices, batches, lock};
 use crate::config::OutputMode;
 use crate::time::Closed;
+
+/// A window, and its slices among [`SharedSlices::slices`].
+#[derive(Debug, Clone)]
+pub struct WindowOfSlices {
+    /// Its begin.
+    pub begin: i64,
+    /// Places of its slices.
+    pub slices: Range<usize>,
+}
+
+/// Windows that are emitted, and the slices that they share.
+#[derive(Debug)]
+pub struct SharedSlices {
+    /// The windows, the oldest first.
+    pub windows: Vec<WindowOfSlices>,
+    /// The runs of each slice, the oldest first.
+    pub slices: Vec<Vec<RecordBatch>>,
+}
 
 impl GateState {
     /// The runs that a partition emits at the epoch's end, each with the slice of the group it is for.
@@ -25,6 +44,44 @@ impl GateState {
             OutputMode::Update => self.touched(&partition, release),
             OutputMode::Complete => self.everything(&partition),
         }
+    }
+
+    /// Hopping windows that close in this epoch in append mode, and the slices that they share; none where
+    /// each slice comes out as it is.
+    pub fn shared(&self, partition: usize, release: Release) -> Option<SharedSlices> {
+        let GateShape::Hopping(shape) = self.shape else {
+            return None;
+        };
+        if release.mode != OutputMode::Append {
+            return None;
+        }
+        let partition = self.partition(partition);
+        let partition = lock(&partition);
+        let mut slices: BTreeMap<i64, Vec<RecordBatch>> = BTreeMap::new();
+        for (slice, runs) in partition.kept.iter().chain(&partition.pending) {
+            slices.entry(*slice).or_default().extend(batches(runs));
+        }
+        if slices.contains_key(&runs::TIMELESS) {
+            return None;
+        }
+        let closes =
+            |begin: &i64| release.after.contains(*begin) && !release.before.contains(*begin);
+        let begins = slices.keys().flat_map(|slice| shape.windows(*slice));
+        let begins: BTreeSet<i64> = begins.filter(closes).collect();
+        let held = match (begins.first(), begins.last()) {
+            (Some(first), Some(last)) => *first..last.saturating_add(shape.size()),
+            _ => 0..0,
+        };
+        slices.retain(|slice, _| held.contains(slice));
+        let first = |from: i64| slices.range(..from).count();
+        let windows = begins.into_iter().map(|begin| WindowOfSlices {
+            begin,
+            slices: first(begin)..first(begin.saturating_add(shape.size())),
+        });
+        Some(SharedSlices {
+            windows: windows.collect(),
+            slices: slices.into_values().collect(),
+        })
     }
 
     /// Runs of the sessions that close in this epoch, or of all sessions in complete mode.
@@ -103,21 +160,13 @@ impl GateState {
         partition: &Partition,
         window: Option<i64>,
     ) -> Result<Vec<RecordBatch>> {
-        let within = |slices: &Slices| -> Vec<(i64, Vec<RecordBatch>)> {
-            slices
-                .iter()
-                .filter(|(slice, _)| {
-                    window.is_none_or(|begin| self.shape.windows(**slice).contains(&begin))
-                })
-                .map(|(slice, runs)| (*slice, batches(runs).collect()))
-                .collect()
-        };
-        let pending = within(&partition.pending);
-        let Some(groups) = Groups::of(self.keys, pending.iter().flat_map(|(_, runs)| runs))? else {
+        let pending = self.within(&partition.pending, window);
+        let touched = pending.iter().flat_map(|(_, runs)| runs.iter());
+        let Some(groups) = Groups::of(self.keys, touched.map(|run| &run.batch))? else {
             return Ok(Vec::new());
         };
         let mut out = Vec::new();
-        for (slice, runs) in within(&partition.kept) {
+        for (slice, runs) in self.within(&partition.kept, window) {
             let runs = runs
                 .iter()
                 .map(|run| groups.of_run(run))
@@ -125,9 +174,22 @@ impl GateState {
             emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
         }
         for (slice, runs) in pending {
-            emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
+            emit(&mut out, batches(runs), slice, window.unwrap_or(slice))?;
         }
         Ok(out)
+    }
+
+    /// The slices of a window with their runs; all where there is no time.
+    fn within<'a>(&self, slices: &'a Slices, window: Option<i64>) -> Vec<(i64, &'a [Run])> {
+        let inside = |slice: i64| match (self.shape, window) {
+            (_, None) => true,
+            (GateShape::One, Some(begin)) => slice == begin,
+            (_, Some(begin)) => self.shape.windows(slice).contains(&begin),
+        };
+        let slices = slices.iter().filter(|(slice, _)| inside(**slice));
+        slices
+            .map(|(slice, runs)| (*slice, runs.as_slice()))
+            .collect()
     }
 
     /// Runs of all groups.

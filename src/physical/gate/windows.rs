@@ -1,0 +1,169 @@
+//! Hopping windows from the slices that they share.
+//!
+//! A slice is in `size / slide` windows. DataFusion's final aggregate would hash each of its rows once for
+//! every one of them; here each key gets a number once, and the states of a window's slices are merged by
+//! number, with DataFusion's own accumulators. One row a group and window goes on.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::GroupsAccumulatorAdapter;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_plan::aggregates::group_values::new_group_values;
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+
+use crate::state::{SharedSlices, WindowOfSlices};
+
+/// The rows of a slice: the numbers of their keys, and their states.
+struct Slice {
+    runs: Vec<(Vec<usize>, Vec<ArrayRef>)>,
+}
+
+/// Slices, ready to be merged into windows.
+pub(super) struct Windows {
+    schema: SchemaRef,
+    aggregates: Vec<Arc<AggregateFunctionExpr>>,
+    /// State columns of each aggregate.
+    states: Vec<Range<usize>>,
+    slices: Vec<Slice>,
+    /// The key columns, a row for each number.
+    keys: Vec<ArrayRef>,
+    groups: usize,
+    windows: std::vec::IntoIter<WindowOfSlices>,
+}
+
+impl Windows {
+    /// The windows of slices, whose runs are `(slice, keys …, states …)` with so many keys.
+    pub(super) fn try_new(
+        schema: SchemaRef,
+        keys: usize,
+        aggregates: &[Arc<AggregateFunctionExpr>],
+        shared: SharedSlices,
+    ) -> Result<Self> {
+        let mut states = Vec::with_capacity(aggregates.len());
+        let mut from = 0;
+        for aggregate in aggregates {
+            let to = from + aggregate.state_fields()?.len();
+            states.push(from..to);
+            from = to;
+        }
+        let mut numbers = Numbers::try_new(&schema, keys)?;
+        let mut slices = Vec::with_capacity(shared.slices.len());
+        for runs in shared.slices {
+            let runs = runs.iter().map(|run| {
+                let (keyed, states) = run.columns().split_at(1 + keys);
+                let keyed = keyed.get(1..).unwrap_or_default();
+                Ok((numbers.of(keyed, run.num_rows())?, states.to_vec()))
+            });
+            let runs = runs.collect::<Result<_>>()?;
+            slices.push(Slice { runs });
+        }
+        let (keys, groups) = numbers.finish()?;
+        Ok(Self {
+            schema,
+            aggregates: aggregates.to_vec(),
+            states,
+            slices,
+            keys,
+            groups,
+            windows: shared.windows.into_iter(),
+        })
+    }
+
+    /// Partial states of a window: `(begin, keys …, states …)`, a row a group.
+    fn window(&self, window: &WindowOfSlices) -> Result<RecordBatch> {
+        let accumulators = self.aggregates.iter().map(accumulator);
+        let mut accumulators = accumulators.collect::<Result<Vec<_>>>()?;
+        let mut seen = vec![false; self.groups];
+        let slices = self.slices.get(window.slices.clone()).unwrap_or_default();
+        for (numbers, states) in slices.iter().flat_map(|slice| &slice.runs) {
+            for (accumulator, range) in accumulators.iter_mut().zip(&self.states) {
+                let states = states.get(range.clone()).unwrap_or_default();
+                accumulator.merge_batch(states, numbers, self.groups)?;
+            }
+            for number in numbers {
+                if let Some(seen) = seen.get_mut(*number) {
+                    *seen = true;
+                }
+            }
+        }
+        let begin = Int64Array::from_value(window.begin, self.groups);
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(begin)];
+        columns.extend(self.keys.iter().cloned());
+        for accumulator in &mut accumulators {
+            columns.extend(accumulator.state(EmitTo::All)?);
+        }
+        let all = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
+        if seen.iter().all(|seen| *seen) {
+            return Ok(all);
+        }
+        Ok(filter_record_batch(&all, &BooleanArray::from(seen))?)
+    }
+}
+
+impl Iterator for Windows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let window = self.windows.next()?;
+        Some(self.window(&window))
+    }
+}
+
+/// As DataFusion's aggregate makes it: of an aggregate that has none for many groups, one for each.
+fn accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    if aggregate.groups_accumulator_supported() {
+        return aggregate.create_groups_accumulator();
+    }
+    let aggregate = Arc::clone(aggregate);
+    let one = move || aggregate.create_accumulator();
+    Ok(Box::new(GroupsAccumulatorAdapter::new(one)))
+}
+
+/// Numbers keys in the order in which they are first seen.
+struct Numbers {
+    /// None without keys: all rows are one group.
+    values: Option<Box<dyn datafusion::physical_plan::aggregates::group_values::GroupValues>>,
+}
+
+impl Numbers {
+    /// For the columns behind the first.
+    fn try_new(schema: &Schema, keys: usize) -> Result<Self> {
+        if keys == 0 {
+            return Ok(Self { values: None });
+        }
+        let columns: Vec<usize> = (1..=keys).collect();
+        let schema = Arc::new(schema.project(&columns)?);
+        let values = new_group_values(schema, &GroupOrdering::None)?;
+        Ok(Self {
+            values: Some(values),
+        })
+    }
+
+    fn of(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
+        let Some(values) = &mut self.values else {
+            return Ok(vec![0; rows]);
+        };
+        let mut numbers = Vec::with_capacity(rows);
+        values.intern(keys, &mut numbers)?;
+        Ok(numbers)
+    }
+
+    /// The keys, and their number.
+    fn finish(self) -> Result<(Vec<ArrayRef>, usize)> {
+        let Some(mut values) = self.values else {
+            return Ok((vec![], 1));
+        };
+        let groups = values.len();
+        let keys = match groups {
+            0 => vec![],
+            _ => values.emit(EmitTo::All)?,
+        };
+        Ok((keys, groups))
+    }
+}
