@@ -23,6 +23,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use sqlparser::dialect::dialect_from_str;
 use tokio::sync::watch;
 
@@ -39,7 +40,8 @@ use crate::sql::{CheckedSum, LOWERED, Parsed, StreamRelations, parse};
 /// A DataFusion session that knows streams.
 ///
 /// It wraps a [`SessionContext`], yours or a new one: everything that DataFusion does keeps working on
-/// either. Clones share the session.
+/// either. Clones share the session. Its futures are boxed: what they run is compiled with this crate, once,
+/// and not again in every program that awaits them.
 ///
 /// ```
 /// # use tidegate::prelude::*;
@@ -128,11 +130,13 @@ impl StreamContext {
     /// # Errors
     /// - syntax and names, each with its place in the text ([`render`](crate::error::render))
     /// - what a stream cannot do, each with its condition name
-    pub async fn sql(&self, sql: &str) -> Result<DataFrame> {
+    pub fn sql<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<DataFrame>> {
         // Some texts make DataFusion's planner panic: that is an error of the statement, not the end of
         // the program. A planner that stops half way leaves nothing behind in the session.
         let planned = AssertUnwindSafe(self.statement(sql)).catch_unwind();
-        planned.await.unwrap_or_else(|panic| Err(panicked(&*panic)))
+        planned
+            .map(|planned| planned.unwrap_or_else(|panic| Err(panicked(&*panic))))
+            .boxed()
     }
 
     /// Plans one statement, and runs it if it defines something.
@@ -151,8 +155,8 @@ impl StreamContext {
     ///
     /// # Errors
     /// - those of [`sql`](Self::sql)
-    pub async fn stream(&self, sql: &str) -> Result<SendableRecordBatchStream> {
-        self.sql(sql).await?.execute_stream().await
+    pub fn stream<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<SendableRecordBatchStream>> {
+        async move { self.sql(sql).await?.execute_stream().await }.boxed()
     }
 
     /// Creates an append-only table, as `CREATE TABLE` does.
@@ -173,12 +177,15 @@ impl StreamContext {
     /// # Errors
     /// - there is no such table, or it is not append-only
     /// - the batch's columns are not the table's
-    pub async fn append(&self, table: &str, batch: RecordBatch) -> Result<()> {
-        let provider = self.session.table_provider(table).await?;
-        match provider.downcast_ref::<AppendTable>() {
-            Some(table) => table.log().append(&[batch]),
-            None => exec_err!("'{table}' is not an append-only table: CREATE TABLE makes one"),
+    pub fn append<'a>(&'a self, table: &'a str, batch: RecordBatch) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let provider = self.session.table_provider(table).await?;
+            match provider.downcast_ref::<AppendTable>() {
+                Some(table) => table.log().append(&[batch]),
+                None => exec_err!("'{table}' is not an append-only table: CREATE TABLE makes one"),
+            }
         }
+        .boxed()
     }
 
     /// Reads what has arrived into a streaming table, in epochs; returns their records. At least one
@@ -188,9 +195,12 @@ impl StreamContext {
     /// - there is no such streaming table
     /// - those of the sources and the query; the epoch that failed is undone and is tried again by the
     ///   next refresh
-    pub async fn refresh(&self, name: &str) -> Result<Vec<EpochProgress>> {
-        let table = self.streaming_table(&TableReference::parse_str(name))?;
-        table.refresh(&self.session.state(), &self.unbounded).await
+    pub fn refresh<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<EpochProgress>>> {
+        async move {
+            let table = self.streaming_table(&TableReference::parse_str(name))?;
+            table.refresh(&self.session.state(), &self.unbounded).await
+        }
+        .boxed()
     }
 
     /// Records of a streaming table's epochs, oldest first: the last 10,000.
@@ -209,9 +219,12 @@ impl StreamContext {
     /// # Errors
     /// - there is no such streaming table
     /// - a source cannot be listed
-    pub async fn outlook(&self, name: &str) -> Result<Lines> {
-        let table = self.streaming_table(&TableReference::parse_str(name))?;
-        table.outlook(&self.session.state()).await
+    pub fn outlook<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Lines>> {
+        async move {
+            let table = self.streaming_table(&TableReference::parse_str(name))?;
+            table.outlook(&self.session.state()).await
+        }
+        .boxed()
     }
 
     /// Figures of the query that is running now.

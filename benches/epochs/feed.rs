@@ -25,7 +25,7 @@ impl Feed {
         let statements = [
             "SET datafusion.execution.target_partitions = 2".to_owned(),
             "SET tidegate.max_rows_per_epoch = 100000000".to_owned(),
-            "CREATE TABLE feed (turn BIGINT NOT NULL, ts TIMESTAMP(6), key BIGINT, v BIGINT)"
+            "CREATE TABLE feed (turn BIGINT NOT NULL, ts TIMESTAMP(6), \"key\" BIGINT, v BIGINT)"
                 .to_owned(),
             format!(
                 "CREATE STREAMING TABLE fed WITH (epoch_by = 'turn', output_mode = '{mode}') AS

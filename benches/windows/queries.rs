@@ -111,7 +111,7 @@ pub(crate) const QUERIES: [Query; 9] = [
     windowed!(
         "K4",
         false,
-        "kind, key % 10 AS a, key % 7 AS b, key % 3 AS c",
+        "kind, key % 10 AS k10, key % 7 AS k7, key % 3 AS k3",
         "kind, key % 10, key % 7, key % 3"
     ),
     // Ten windows open at once, and a thousand.

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
-use datafusion::arrow::compute::{filter, filter_record_batch};
+use datafusion::arrow::array::{Array, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::{
@@ -20,7 +20,7 @@ use futures::{Stream, StreamExt};
 use super::closing::ticks;
 use super::gate::GateInfo;
 use super::{epoch, one_child, with_bounds};
-use crate::state::{Accepted, Assignment, Fates, GateState};
+use crate::state::{Accepted, Assignment, Epoch, Fates, GateState, Slices};
 use crate::time::Closed;
 
 /// Name of the column that is added: the row's slice, an `Int64`.
@@ -122,28 +122,16 @@ impl ExecutionPlan for TimeWindowAssignExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let epoch = epoch(&context)?;
-        let closed = if self.info.judges {
-            self.info.gate.late_in(&epoch)
-        } else {
-            Closed::None
-        };
         Ok(Box::pin(AssignStream {
             schema: self.schema(),
-            state: self.info.gate.state(&epoch),
-            turn: epoch.turn(),
             input: self.input.execute(partition, context)?,
-            info: self.info.clone(),
-            closed,
-            fates: Fates::default(),
-            accepted: Accepted::default(),
-            done: false,
+            assigner: Assigner::new(self.info.clone(), &epoch),
         }))
     }
 }
 
-struct AssignStream {
-    schema: SchemaRef,
-    input: SendableRecordBatchStream,
+/// Assigns the rows of one partition in one epoch, and counts what becomes of them.
+pub(super) struct Assigner {
     info: AssignInfo,
     state: Arc<GateState>,
     turn: u64,
@@ -153,12 +141,38 @@ struct AssignStream {
     done: bool,
 }
 
-impl AssignStream {
-    fn assign(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+impl Assigner {
+    pub(super) fn new(info: AssignInfo, epoch: &Epoch) -> Self {
+        let closed = if info.judges {
+            info.gate.late_in(epoch)
+        } else {
+            Closed::None
+        };
+        Self {
+            state: info.gate.state(epoch),
+            turn: epoch.turn(),
+            info,
+            closed,
+            fates: Fates::default(),
+            accepted: Accepted::default(),
+            done: false,
+        }
+    }
+
+    /// The rows that are in an open window, with these columns alone if some are given, and their slices.
+    pub(super) fn assign(
+        &mut self,
+        batch: RecordBatch,
+        columns: Option<&[usize]>,
+    ) -> Result<(RecordBatch, Slices)> {
+        let needed = |batch: RecordBatch| match columns {
+            Some(columns) => Ok(batch.project(columns)?),
+            None => Ok::<_, DataFusionError>(batch),
+        };
         let Some(time) = &self.info.time else {
             self.fates.accepted += batch.num_rows() as u64;
             let slices = Int64Array::from_value(0, batch.num_rows());
-            return self.with_slices(&batch, Arc::new(slices));
+            return Ok((needed(batch)?, Slices::Any(slices)));
         };
         let time = Arc::clone(time);
         let (batch, nulls) = self.computable(batch)?;
@@ -173,15 +187,20 @@ impl AssignStream {
             assigned.keep_late();
         }
         self.fates.add(assigned.fates);
+        let batch = needed(batch)?;
         let (slices, batch) = match &assigned.stays {
             None => (assigned.slices, batch),
-            Some(stays) => filtered(&batch, &assigned.slices, stays)?,
+            Some(stays) => (
+                assigned.slices.filter(stays)?,
+                filter_record_batch(&batch, stays)?,
+            ),
         };
-        match &assigned.accepted {
-            Some(counted) => self.accepted.add(counted),
-            None => self.accepted.count(slices.values()),
+        match (&assigned.accepted, &slices) {
+            (Some(counted), _) => self.accepted.add(counted),
+            (None, Slices::Any(slices)) => self.accepted.count(slices.values()),
+            (None, Slices::Near(_)) => self.accepted.count(slices.clone().into_array().values()),
         }
-        self.with_slices(&batch, Arc::new(slices))
+        Ok((batch, slices))
     }
 
     /// The rows whose event time the computation can take, and how many of them have none. Others are
@@ -206,13 +225,8 @@ impl AssignStream {
         Ok((filter_record_batch(&batch, &stays)?, Some(nulls)))
     }
 
-    fn with_slices(&self, batch: &RecordBatch, slices: ArrayRef) -> Result<RecordBatch> {
-        let mut columns = batch.columns().to_vec();
-        columns.push(slices);
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
-    }
-
-    fn finish(&mut self) {
+    /// Tells the gate what became of the rows.
+    pub(super) fn finish(&mut self) {
         if !std::mem::replace(&mut self.done, true) {
             let accepted = std::mem::take(&mut self.accepted).finish();
             self.state.note(self.fates, accepted, self.turn);
@@ -220,23 +234,19 @@ impl AssignStream {
     }
 }
 
-/// The rows that stay, and their slices.
-fn filtered(
-    batch: &RecordBatch,
-    slices: &Int64Array,
-    stays: &BooleanArray,
-) -> Result<(Int64Array, RecordBatch)> {
-    let slices = filter(slices, stays)?;
-    // What stays has a slice: the filter has left no null.
-    let slices = Int64Array::new(slices_of(&slices)?.values().clone(), None);
-    Ok((slices, filter_record_batch(batch, stays)?))
+struct AssignStream {
+    schema: SchemaRef,
+    input: SendableRecordBatchStream,
+    assigner: Assigner,
 }
 
-fn slices_of(array: &ArrayRef) -> Result<&Int64Array> {
-    use datafusion::arrow::array::AsArray;
-    array
-        .as_primitive_opt()
-        .ok_or_else(|| datafusion::common::internal_datafusion_err!("slices are numbers"))
+impl AssignStream {
+    fn assign(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        let (batch, slices) = self.assigner.assign(batch, None)?;
+        let mut columns = batch.columns().to_vec();
+        columns.push(Arc::new(slices.into_array()));
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
 }
 
 impl Stream for AssignStream {
@@ -247,7 +257,7 @@ impl Stream for AssignStream {
             Some(Ok(batch)) => Poll::Ready(Some(self.assign(batch))),
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => {
-                self.finish();
+                self.assigner.finish();
                 Poll::Ready(None)
             }
         }

@@ -4,8 +4,9 @@
 //!
 //! 1. [`StreamScanExec`]: the epoch's slice of a source.
 //! 2. [`WatermarkExec`]: observes the greatest event time.
-//! 3. [`TimeWindowAssignExec`]: slice of each row; late and null rows leave, counted.
-//!    Sessions have a node of their own: [`SessionAssignExec`].
+//! 3. [`TimeWindowPartialExec`]: slice of each row; late and null rows leave, counted; what stays is aggregated
+//!    by slice and keys. Where DataFusion's partial aggregate does the latter, [`TimeWindowAssignExec`] gives
+//!    it the slices, and [`SessionAssignExec`] the bounds of sessions.
 //! 4. [`TimeWindowGateExec`]: keeps partial states of open windows, lets those of closed ones through.
 //!    Deduplication is a node beside it: [`DeduplicateExec`].
 //!
@@ -17,6 +18,7 @@ mod closing;
 mod deduplicate;
 mod gate;
 mod inputs;
+mod partial;
 pub mod planner;
 mod scan;
 mod session;
@@ -28,6 +30,7 @@ pub use closing::Closing;
 pub use deduplicate::DeduplicateExec;
 pub use gate::{GateInfo, TimeWindowGateExec};
 pub use inputs::Inputs;
+pub use partial::TimeWindowPartialExec;
 pub use scan::StreamScanExec;
 pub use session::SessionAssignExec;
 pub use stateful::{Stateful, absorb_all, as_stateful};
@@ -48,6 +51,16 @@ fn epoch(context: &TaskContext) -> Result<Arc<Epoch>> {
         .session_config()
         .get_extension::<Epoch>()
         .ok_or_else(|| internal_datafusion_err!("a streaming operator runs only in an epoch"))
+}
+
+/// Whether a node is one of this folder: they keep nothing between epochs.
+pub fn is_ours(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<StreamScanExec>()
+        || plan.is::<WatermarkExec>()
+        || plan.is::<TimeWindowAssignExec>()
+        || plan.is::<TimeWindowPartialExec>()
+        || plan.is::<SessionAssignExec>()
+        || as_stateful(plan).is_some()
 }
 
 /// The only child of a node that has one.

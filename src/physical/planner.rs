@@ -25,7 +25,7 @@ use super::closing::{BinFunction, Closing, safe_ticks};
 use super::deduplicate::{DeduplicateExec, DeduplicateInfo};
 use super::gate::{GateInfo, Reducer, TimeWindowGateExec};
 use super::session::{SessionAssignExec, SessionInfo};
-use super::{StreamScanExec, WatermarkExec, one_child};
+use super::{StreamScanExec, TimeWindowPartialExec, WatermarkExec, one_child};
 use crate::config::unit_of;
 use crate::logical::{
     Bin, GroupTime, SliceGroup, SliceToGroup, StreamAggregate, StreamDeduplicate, TimeValue,
@@ -109,6 +109,15 @@ fn safe(bin: &Bin) -> Result<(i64, i64)> {
     }
 }
 
+/// Whether rows are aggregated by [`TimeWindowPartialExec`]: they are grouped by one slice of time and one set
+/// of keys, and no aggregate asks for an order.
+fn by_slice(node: &StreamAggregate, aggregates: &[Arc<AggregateFunctionExpr>]) -> bool {
+    let session = |time: &GroupTime| matches!(time.value, TimeValue::Session(..));
+    node.time.as_ref().is_some_and(|time| !session(time))
+        && node.left_out.is_none()
+        && aggregates.iter().all(|one| one.order_bys().is_empty())
+}
+
 /// What stands under a cast to a finer unit, which does not hold all times.
 fn narrowed(time: &Expr) -> Option<&Expr> {
     match time {
@@ -168,18 +177,36 @@ impl Planning<'_> {
         let streaming = node.id.is_some();
         let gate = Arc::new(self.gate_info(node)?);
         let bounds = gate.bounds();
-        let assigned = self.assign(node, input, Arc::clone(&gate))?;
+        let assigned = self.assign(node, Arc::clone(&input), Arc::clone(&gate))?;
         let raw_schema = assigned.schema();
         let group_by = self.group_by(node, &raw_schema, bounds)?;
         let (aggregates, filters) = self.aggregates(node, &raw_schema, bounds)?;
-        let partial: Arc<dyn ExecutionPlan> = Arc::new(AggregateExec::try_new(
+        let partial = AggregateExec::try_new(
             AggregateMode::Partial,
             group_by.clone(),
             aggregates.clone(),
             filters.clone(),
             assigned,
             Arc::clone(&raw_schema),
-        )?);
+        )?;
+        let partial: Arc<dyn ExecutionPlan> = match streaming && by_slice(node, &aggregates) {
+            true => {
+                let info = self.assign_info(node, Arc::clone(&gate))?;
+                let keys = group_by.expr().iter().skip(bounds);
+                let keys: Vec<_> = keys.map(|(key, _)| Arc::clone(key)).collect();
+                let schema = partial.schema();
+                let exec = TimeWindowPartialExec::try_new(
+                    input,
+                    info,
+                    &keys,
+                    &aggregates,
+                    &filters,
+                    schema,
+                )?;
+                Arc::new(exec)
+            }
+            false => Arc::new(partial),
+        };
         let reducer = Reducer {
             group_by: group_by.clone(),
             aggregates: aggregates.clone(),

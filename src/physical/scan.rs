@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -11,9 +12,11 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::memory::MemoryStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
+use futures::StreamExt;
 
 use super::epoch;
 use crate::logical::StreamScan;
@@ -153,6 +156,14 @@ impl ExecutionPlan for StreamScanExec {
                 .ok_or_else(|| {
                     internal_datafusion_err!("a column of {} was not read", self.name)
                 })?;
+            if let Some(feed) = &slice.feed {
+                let rows = futures::stream::try_unfold(Arc::clone(feed), move |feed| async move {
+                    Ok(feed.next().await?.map(|batch| (batch, feed)))
+                });
+                let rows =
+                    rows.map(move |batch: Result<RecordBatch>| Ok(batch?.project(&positions)?));
+                return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)));
+            }
             for batch in slice.batches.iter().skip(partition).step_by(partitions) {
                 batches.push(batch.project(&positions)?);
             }

@@ -12,15 +12,26 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::record::Stopwatch;
 use crate::config::WatermarkPolicy;
-use crate::physical::{Inputs, Stateful, StreamScanExec, WatermarkExec, absorb_all, as_stateful};
+use crate::physical::{
+    Inputs, Stateful, StreamScanExec, WatermarkExec, absorb_all, as_stateful, is_ours,
+};
 use crate::state::{Epoch, EventTimes, Observed, OperatorCounts};
 use crate::time::Instant;
+
+/// States that are so few that handing them to other tasks costs more than they do.
+const FEW_ROWS: u64 = 8_192;
 
 /// The parts of a plan that an epoch speaks to.
 pub(super) struct Parts {
@@ -28,6 +39,8 @@ pub(super) struct Parts {
     clauses: Vec<Arc<dyn ExecutionPlan>>,
     gates: Vec<Arc<dyn ExecutionPlan>>,
     lowest: Vec<Arc<dyn ExecutionPlan>>,
+    /// Whether nothing comes out when no gate lets anything through.
+    silent: bool,
 }
 
 impl Parts {
@@ -38,6 +51,7 @@ impl Parts {
             clauses: vec![],
             gates: vec![],
             lowest: vec![],
+            silent: is_silent(&plan),
         };
         parts.visit(&plan);
         parts
@@ -72,6 +86,40 @@ impl Parts {
             .filter_map(|plan| plan.downcast_ref())
             .collect()
     }
+}
+
+/// Whether a plan gives no row when its gates let none through: above them are only nodes that turn one row
+/// into one or none.
+fn is_silent(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if as_stateful(plan).is_some() {
+        return true;
+    }
+    let grouped = |aggregate: &AggregateExec| !aggregate.group_expr().expr().is_empty();
+    let passes = plan.is::<ProjectionExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.downcast_ref::<AggregateExec>().is_some_and(grouped);
+    passes && plan.children().into_iter().all(is_silent)
+}
+
+/// A plan made ready to run again. Our nodes keep nothing: only DataFusion's are made anew.
+pub(super) fn made_anew(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let children = plan.children().into_iter().map(made_anew);
+    let children = children.collect::<Result<Vec<_>>>()?;
+    let same = plan.children().into_iter().zip(&children);
+    let same = same.into_iter().all(|(one, other)| Arc::ptr_eq(one, other));
+    let plan = match same {
+        true => Arc::clone(plan),
+        false => {
+            let keep = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+            Arc::clone(plan).replace_children(children, keep)?
+        }
+    };
+    if is_ours(&plan) {
+        return Ok(plan);
+    }
+    plan.reset_state()
 }
 
 /// What passed one WATERMARK clause in an epoch, and what it has seen in all.
@@ -130,7 +178,25 @@ impl Running {
             self.fix_watermark();
         }
         watch.phases.absorb = watch.lap();
-        Ok(execute_stream(Arc::clone(&parts.plan), Arc::clone(&self.context))?.boxed())
+        let releases = parts.gates().map(|gate| gate.releases(&self.epoch));
+        let releases: Option<u64> = releases.sum();
+        match releases {
+            // A join or an aggregate without GROUP BY may have rows of its own.
+            Some(0) if parts.silent => Ok(futures::stream::empty().boxed()),
+            Some(rows) if rows <= FEW_ROWS && self.epoch.has_few_rows() => self.in_one_task(parts),
+            _ => Ok(execute_stream(Arc::clone(&parts.plan), Arc::clone(&self.context))?.boxed()),
+        }
+    }
+
+    /// The rows of all partitions, computed by who reads them: of few rows that is the quickest.
+    fn in_one_task(
+        &self,
+        parts: &Parts,
+    ) -> Result<BoxStream<'static, Result<datafusion::arrow::array::RecordBatch>>> {
+        let partitions = parts.plan.output_partitioning().partition_count();
+        let streams = (0..partitions).map(|at| parts.plan.execute(at, Arc::clone(&self.context)));
+        let streams = streams.collect::<Result<Vec<_>>>()?;
+        Ok(futures::stream::select_all(streams).boxed())
     }
 
     /// Reads what no operator has asked for: the rest of inputs whose readers stopped, and inputs that

@@ -7,16 +7,15 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::execution_plan::reset_plan_states;
 use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
 use super::attach::{EpochSink, RunState};
-use super::epoch::{Parts, Running};
+use super::epoch::{Parts, Running, made_anew};
 use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
-use super::sources::{SourceUse, given, home, open_cursors, take, wait};
+use super::sources::{SourceUse, finish, given, home, open_cursors, take, wait};
 use crate::config::{EndOfInput, OutputMode, TidegateOptions, WatermarkPolicy, options};
 use crate::physical::Inputs;
 use crate::source::{ReadEnv, Taken};
@@ -77,7 +76,9 @@ impl Run {
         let mut idle_epoch = table;
         loop {
             let mut watch = Stopwatch::start(state.began);
-            let taken = take(state, &uses, &env).await?;
+            // In complete mode it must be known before whether the epoch is the last one.
+            let feeds = self.mode != OutputMode::Complete;
+            let mut taken = take(state, &uses, feeds, &env).await?;
             watch.phases.read = watch.lap();
             if idle_epoch
                 || taken
@@ -85,7 +86,8 @@ impl Run {
                     .any(|taken| taken.rows > 0 || taken.skipped > 0)
             {
                 let shown = self.shows(&taken, &settings);
-                let Some(progress) = self.turn(state, &uses, &taken, watch, shown).await? else {
+                let Some(progress) = self.turn(state, &uses, &mut taken, watch, shown).await?
+                else {
                     return Ok(());
                 };
                 rows += progress.input_rows;
@@ -123,20 +125,27 @@ impl Run {
         &self,
         state: &mut RunState,
         uses: &[SourceUse],
-        taken: &[Taken],
+        taken: &mut [Taken],
         mut watch: Stopwatch,
         shown: bool,
     ) -> Result<Option<EpochProgress>> {
-        let slices = uses.iter().zip(taken).map(|(one, taken)| {
+        let slices = uses.iter().zip(&*taken).map(|(one, taken)| {
             let slice = SourceSlice {
                 batches: taken.batches.clone(),
+                feed: taken.feed.clone().map(|feed| feed as _),
                 columns: one.columns.clone(),
             };
             (one.name.clone(), slice)
         });
         let epoch = self.epoch(state, false, slices.collect());
-        let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
-        let done = match self.attempt(&parts, &epoch, &mut watch, shown).await {
+        let parts = Parts::of(made_anew(&self.plan)?);
+        let mut done = self.attempt(&parts, &epoch, &mut watch, shown).await;
+        if done.is_ok()
+            && let Err(error) = finish(state, uses, taken).await
+        {
+            done = Err(error);
+        }
+        let done = match done {
             Ok(done) => done,
             Err(error) => {
                 epoch.abort();
@@ -163,7 +172,7 @@ impl Run {
         let progress = record(state, committed, &home, sources, output_rows, &watch);
         state.watermark = reached;
         state.began = Some(watch.began());
-        for (one, taken) in uses.iter().zip(taken) {
+        for (one, taken) in uses.iter().zip(&*taken) {
             if let Some(cursor) = state.cursors.get_mut(&one.name) {
                 cursor.commit(taken);
             }
@@ -180,7 +189,7 @@ impl Run {
     /// The epoch that ends the query: no rows, and every window closes.
     async fn close(&self, state: &mut RunState) -> Result<()> {
         let epoch = self.epoch(state, true, HashMap::new());
-        let parts = Parts::of(reset_plan_states(Arc::clone(&self.plan))?);
+        let parts = Parts::of(made_anew(&self.plan)?);
         let mut watch = Stopwatch::start(state.began);
         if self
             .attempt(&parts, &epoch, &mut watch, true)

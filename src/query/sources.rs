@@ -21,6 +21,8 @@ pub(super) struct SourceUse {
     pub name: String,
     limits: Limits,
     pub columns: Vec<usize>,
+    /// How many places of the plan read it.
+    readers: usize,
 }
 
 /// Makes a cursor for each source that has none, and finds the columns that the plan reads.
@@ -47,11 +49,15 @@ pub(super) fn open_cursors(
                     ),
                 ));
             }
-            Some(known) => known.columns.extend(scan.columns()),
+            Some(known) => {
+                known.columns.extend(scan.columns());
+                known.readers += 1;
+            }
             None => uses.push(SourceUse {
                 name: scan.source_name().to_owned(),
                 limits: limits.clone(),
                 columns: scan.columns().to_vec(),
+                readers: 1,
             }),
         }
         match state.cursors.get_mut(scan.source_name()) {
@@ -94,16 +100,32 @@ pub(super) fn given(uses: &[SourceUse], taken: &[Taken], home: &str) -> Vec<Sour
         .collect()
 }
 
-/// The next slice of every source.
+/// Completes what was taken by feeds, at the end of an epoch.
+pub(super) async fn finish(
+    state: &mut RunState,
+    uses: &[SourceUse],
+    taken: &mut [Taken],
+) -> Result<()> {
+    for (one, taken) in uses.iter().zip(taken) {
+        if let Some(cursor) = state.cursors.get_mut(&one.name) {
+            cursor.finish(taken).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The next slice of every source; by feeds where rows may be read while the epoch runs.
 pub(super) async fn take(
     state: &mut RunState,
     uses: &[SourceUse],
+    feeds: bool,
     env: &ReadEnv,
 ) -> Result<Vec<Taken>> {
     let mut all = Vec::with_capacity(uses.len());
     for one in uses {
         if let Some(cursor) = state.cursors.get_mut(&one.name) {
-            match cursor.take(&one.columns, env).await {
+            let once = feeds && one.readers == 1;
+            match cursor.take(&one.columns, once, env).await {
                 Ok(taken) => all.push(taken),
                 Err(error) => {
                     state.undo();

@@ -39,6 +39,9 @@ mod source;
 
 use std::process::ExitCode;
 
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
 use args::{Options, Request};
 use session::{End, Shell};
 
@@ -46,7 +49,12 @@ use session::{End, Shell};
 ///
 /// Must run on the thread that called `block_on` of a multi-threaded runtime: the prompt waits for
 /// keys on it.
-pub async fn main() -> ExitCode {
+pub fn main() -> LocalBoxFuture<'static, ExitCode> {
+    // Boxed, so that it is compiled here and not in every program that calls it.
+    serve().boxed_local()
+}
+
+async fn serve() -> ExitCode {
     let options = match args::parse() {
         Ok(options) => options,
         Err(message) => return args::explain(&message),

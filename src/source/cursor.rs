@@ -11,11 +11,14 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::partition;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
+use datafusion::common::{Result, ScalarValue, internal_datafusion_err, internal_err};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use super::{Arrival, Position, ReadEnv, Reader, Unread, open, unread};
 use crate::config::OnBadRecord;
 use crate::error::Refusal;
+use crate::state::RowFeed;
 
 /// Where an epoch ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +34,13 @@ pub struct Limits {
 }
 
 /// What an epoch takes of a source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Taken {
-    /// The rows, in order of arrival.
+    /// The rows, in order of arrival, unless they are still to be read.
     pub batches: Vec<RecordBatch>,
+    /// Gives the rows as they are asked for, where that is of use. Until [`Cursor::finish`] the figures here
+    /// say that there are rows and no more.
+    pub feed: Option<Arc<Feed>>,
     /// Their number.
     pub rows: u64,
     /// Records left out because they could not be read.
@@ -48,6 +54,25 @@ pub struct Taken {
     end: Option<(u64, Position)>,
 }
 
+/// Rows of an epoch, read while they are asked for: a file's rows are aggregated before the next ones are
+/// decoded, and an epoch is never held whole.
+#[derive(Debug)]
+pub struct Feed {
+    inner: tokio::sync::Mutex<Option<(Reading, Cut)>>,
+}
+
+impl RowFeed for Feed {
+    fn next(&self) -> BoxFuture<'_, Result<Option<RecordBatch>>> {
+        async move {
+            match &mut *self.inner.lock().await {
+                Some((reading, cut)) => reading.next_of(cut).await,
+                None => Ok(None),
+            }
+        }
+        .boxed()
+    }
+}
+
 /// The place in a source that a query has read to.
 pub struct Cursor {
     name: String,
@@ -58,7 +83,7 @@ pub struct Cursor {
 }
 
 /// A reader that is open, and what it gave that no epoch has taken.
-struct Reading {
+pub(super) struct Reading {
     reader: Box<dyn Reader>,
     columns: Vec<usize>,
     ahead: VecDeque<Arrival>,
@@ -67,8 +92,28 @@ struct Reading {
     /// Rows that committed epochs have taken since the reader was opened.
     taken: u64,
     skipped: u64,
-    /// Value of `epoch_by` in the epoch that is being cut.
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading")
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far an epoch has been cut.
+#[derive(Debug)]
+pub(super) struct Cut {
+    limits: Limits,
+    /// Place of the column `epoch_by` among those that are read.
+    by: Option<usize>,
+    /// Its value in this epoch.
     value: Option<ScalarValue>,
+    rows: u64,
+    files: u64,
+    /// At its end: whether rows may be at hand behind it, and whether nothing more will ever arrive.
+    end: Option<(bool, bool)>,
 }
 
 /// The refusal of an `epoch_by` that is no column of its table.
@@ -169,7 +214,6 @@ impl Cursor {
                 running: Vec::new(),
                 taken: 0,
                 skipped: 0,
-                value: None,
             });
         }
         self.reading
@@ -178,11 +222,11 @@ impl Cursor {
     }
 
     /// Takes an epoch's rows, with these columns (from [`columns`](Self::columns)). The cursor moves
-    /// when the epoch commits.
+    /// when the epoch commits. Where `once` says that they are read once, they may be left in a feed.
     ///
     /// # Errors
     /// - those of the reader; the cursor then stays where it was
-    pub async fn take(&mut self, columns: &[usize], env: &ReadEnv) -> Result<Taken> {
+    pub async fn take(&mut self, columns: &[usize], once: bool, env: &ReadEnv) -> Result<Taken> {
         let limits = self.limits.clone();
         let by = match &limits.epoch_by {
             Some(name) => {
@@ -191,14 +235,70 @@ impl Cursor {
             }
             None => None,
         };
+        let mut cut = Cut {
+            limits,
+            by,
+            value: None,
+            rows: 0,
+            files: 0,
+            end: None,
+        };
         let reading = self.reading(columns, env).await?;
-        match reading.cut(&limits, by).await {
+        if once && reading.reader.decodes() {
+            return match reading.is_at_hand().await {
+                Ok(true) => Ok(self.feed(cut)),
+                Ok(false) => self.taken(&mut cut).await,
+                Err(error) => {
+                    self.close();
+                    Err(error)
+                }
+            };
+        }
+        self.taken(&mut cut).await
+    }
+
+    /// All rows of an epoch.
+    async fn taken(&mut self, cut: &mut Cut) -> Result<Taken> {
+        let Some(reading) = &mut self.reading else {
+            return internal_err!("a reader was opened");
+        };
+        match reading.all(cut).await {
             Ok(taken) => Ok(taken),
             Err(error) => {
                 self.close();
                 Err(error)
             }
         }
+    }
+
+    /// Leaves the reader to whoever asks for the epoch's rows.
+    fn feed(&mut self, cut: Cut) -> Taken {
+        let reading = self.reading.take();
+        let feed = Feed {
+            inner: tokio::sync::Mutex::new(reading.map(|reading| (reading, cut))),
+        };
+        Taken {
+            feed: Some(Arc::new(feed)),
+            rows: 1,
+            ..Taken::default()
+        }
+    }
+
+    /// Reads what nobody has asked for of an epoch's feed, and completes the figures.
+    ///
+    /// # Errors
+    /// - those of the reader
+    pub async fn finish(&mut self, taken: &mut Taken) -> Result<()> {
+        let Some(feed) = taken.feed.take() else {
+            return Ok(());
+        };
+        let inner = feed.inner.lock().await.take();
+        if let Some((mut reading, mut cut)) = inner {
+            while reading.next_of(&mut cut).await?.is_some() {}
+            *taken = reading.taken(Vec::new(), &cut).await?;
+            self.reading = Some(reading);
+        }
+        Ok(())
     }
 
     /// What has arrived and no committed epoch has taken.
@@ -249,52 +349,79 @@ impl Cursor {
 }
 
 impl Reading {
-    /// Reads up to the epoch's end.
-    async fn cut(&mut self, limits: &Limits, by: Option<usize>) -> Result<Taken> {
-        let mut batches = Vec::new();
-        let (mut rows, mut files) = (0, 0);
-        self.value = None;
-        let (more, ended) = loop {
-            if rows >= limits.rows || limits.files.is_some_and(|most| files >= most) {
-                break (true, false);
+    /// The next rows of the epoch; none at its end.
+    async fn next_of(&mut self, cut: &mut Cut) -> Result<Option<RecordBatch>> {
+        while cut.end.is_none() {
+            if cut.rows >= cut.limits.rows || cut.limits.files.is_some_and(|most| cut.files >= most)
+            {
+                cut.end = Some((true, false));
+                break;
             }
             match self.next().await? {
-                Arrival::Waiting => break (false, false),
-                Arrival::Ended => break (false, true),
-                Arrival::FileEnd => files += 1,
+                Arrival::Waiting => cut.end = Some((false, false)),
+                Arrival::Ended => cut.end = Some((false, true)),
+                Arrival::FileEnd => cut.files += 1,
                 Arrival::Rows(batch) => {
-                    let room = usize::try_from(limits.rows - rows).unwrap_or(usize::MAX);
-                    let length = self.until_change(&batch, by)?.min(room);
+                    let room = usize::try_from(cut.limits.rows - cut.rows).unwrap_or(usize::MAX);
+                    let length = cut.until_change(&batch)?.min(room);
                     if length < batch.num_rows() {
                         let rest = batch.slice(length, batch.num_rows() - length);
                         self.ahead.push_front(Arrival::Rows(rest));
+                        cut.end = Some((true, false));
                     }
                     if length > 0 {
-                        rows += length as u64;
-                        batches.push(batch.slice(0, length));
-                        self.running.push(batch.slice(0, length));
-                    }
-                    if length < batch.num_rows() {
-                        break (true, false);
+                        cut.rows += length as u64;
+                        return Ok(Some(batch.slice(0, length)));
                     }
                 }
             }
-        };
+        }
+        Ok(None)
+    }
+
+    /// Reads up to the epoch's end.
+    async fn all(&mut self, cut: &mut Cut) -> Result<Taken> {
+        let mut batches = Vec::new();
+        while let Some(batch) = self.next_of(cut).await? {
+            self.running.push(batch.clone());
+            batches.push(batch);
+        }
+        self.taken(batches, cut).await
+    }
+
+    /// What an epoch took, at its end.
+    async fn taken(&mut self, batches: Vec<RecordBatch>, cut: &Cut) -> Result<Taken> {
+        let (more, ended) = cut.end.unwrap_or_default();
         let more = more && !self.at_end().await?;
-        let total = self.taken + rows;
+        let total = self.taken + cut.rows;
         let skipped = self.reader.skipped() - self.skipped;
         self.skipped += skipped;
-        let end = Some((total, self.reader.position(total)));
-        let endless = self.reader.endless();
         Ok(Taken {
             batches,
-            rows,
+            feed: None,
+            rows: cut.rows,
             skipped,
             more,
             ended,
-            endless,
-            end,
+            endless: self.reader.endless(),
+            end: Some((total, self.reader.position(total))),
         })
+    }
+
+    /// Whether there are rows to begin an epoch with. Ends of files are passed over, to be given again.
+    async fn is_at_hand(&mut self) -> Result<bool> {
+        let mut passed = VecDeque::new();
+        let found = loop {
+            match self.next().await? {
+                Arrival::FileEnd => passed.push_back(Arrival::FileEnd),
+                other => break other,
+            }
+        };
+        let rows = matches!(&found, Arrival::Rows(_));
+        passed.push_back(found);
+        passed.append(&mut self.ahead);
+        self.ahead = passed;
+        Ok(rows)
     }
 
     async fn next(&mut self) -> Result<Arrival> {
@@ -320,10 +447,12 @@ impl Reading {
             }
         }
     }
+}
 
+impl Cut {
     /// How many rows of a batch have the epoch's value of the column `by`.
-    fn until_change(&mut self, batch: &RecordBatch, by: Option<usize>) -> Result<usize> {
-        let Some(by) = by else {
+    fn until_change(&mut self, batch: &RecordBatch) -> Result<usize> {
+        let Some(by) = self.by else {
             return Ok(batch.num_rows());
         };
         let column = batch.column(by);

@@ -17,7 +17,7 @@ mod provider;
 pub use append_table::{AppendLog, AppendTable};
 pub(crate) use conform::conform;
 pub(crate) use cursor::no_epoch_column;
-pub use cursor::{Cursor, Limits, Taken};
+pub use cursor::{Cursor, Feed, Limits, Taken};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -84,6 +84,11 @@ pub trait Reader: Send {
 
     /// Whether more may come as long as the reader lives: a query without an end of its own waits.
     fn endless(&self) -> bool {
+        false
+    }
+
+    /// Whether reading is work that is better done while rows are asked for than before.
+    fn decodes(&self) -> bool {
         false
     }
 

@@ -5,11 +5,13 @@
 //! fate       null   rejected           late                              accepted
 //! ```
 
-use datafusion::arrow::array::{Array, BooleanArray, Int64Array};
-use datafusion::arrow::compute::{max, min};
+use datafusion::arrow::array::{Array, AsArray, BooleanArray, Int64Array};
+use datafusion::arrow::compute::{filter, max, min};
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::common::Result;
 
 use super::counts::Fates;
-use super::dense;
+use super::dense::{self, Near};
 use crate::time::{Closed, WindowShape};
 
 /// How ticks become slices.
@@ -25,13 +27,63 @@ pub enum Assignment {
 #[derive(Debug)]
 pub struct Assigned {
     /// Slice of each row; meaningless where the row does not stay.
-    pub slices: Int64Array,
+    pub slices: Slices,
     /// Which rows stay; none means all.
     pub stays: Option<BooleanArray>,
     /// What became of the rows.
     pub fates: Fates,
     /// Slices of the accepted rows with their numbers, where they were counted on the way.
     pub accepted: Option<Vec<(i64, u64)>>,
+}
+
+/// The slice of each row of a batch.
+#[derive(Debug, Clone)]
+pub enum Slices {
+    /// Of rows whose slices are few and of one length.
+    Near(Near),
+    /// Of any rows; null where there is none.
+    Any(Int64Array),
+}
+
+impl Slices {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Slices::Near(near) => near.places.len(),
+            Slices::Any(slices) => slices.len(),
+        }
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The slices as a column.
+    pub fn into_array(self) -> Int64Array {
+        match self {
+            Slices::Near(near) => {
+                Int64Array::from_iter_values(near.places.iter().map(|place| near.slice(*place)))
+            }
+            Slices::Any(slices) => slices,
+        }
+    }
+
+    /// The slices of the rows that stay, which all have one.
+    ///
+    /// # Errors
+    /// - the mask has another length
+    pub fn filter(self, stays: &BooleanArray) -> Result<Self> {
+        Ok(match self {
+            Slices::Near(near) => Slices::Near(near.without_late()),
+            Slices::Any(slices) => {
+                let slices = filter(&slices, stays)?;
+                let slices = slices.as_primitive::<Int64Type>();
+                // The filter has left no null.
+                Slices::Any(Int64Array::new(slices.values().clone(), None))
+            }
+        })
+    }
 }
 
 /// The slice of rows that come too late for their windows but count in groups without a time. Where there
@@ -42,28 +94,25 @@ impl Assigned {
     /// Keeps late rows, in the slice `LATE`: they count somewhere, so they are not late. A row that is in
     /// that slice by its own time has no window here.
     pub fn keep_late(&mut self) {
-        if self.stays.is_none() && min(&self.slices) != Some(LATE) {
+        let slices = self.slices.clone().into_array();
+        if self.stays.is_none() && min(&slices) != Some(LATE) {
             return;
         }
         let stays = |row: usize| self.stays.as_ref().is_none_or(|stays| stays.value(row));
         let mut taken = 0;
-        let slices = self
-            .slices
-            .iter()
-            .enumerate()
-            .map(|(row, slice)| match slice {
-                Some(LATE) if stays(row) => {
-                    taken += 1;
-                    None
-                }
-                Some(_) if !stays(row) => Some(LATE),
-                slice => slice,
-            });
+        let slices = slices.iter().enumerate().map(|(row, slice)| match slice {
+            Some(LATE) if stays(row) => {
+                taken += 1;
+                None
+            }
+            Some(_) if !stays(row) => Some(LATE),
+            slice => slice,
+        });
         let slices: Int64Array = slices.collect();
         self.fates.accepted -= taken;
         self.fates.rejected += taken;
         let all: BooleanArray = slices.iter().map(|slice| Some(slice.is_some())).collect();
-        self.slices = slices;
+        self.slices = Slices::Any(slices);
         self.stays = Some(all);
         self.accepted = None;
         // What was late is accepted.
@@ -89,7 +138,7 @@ impl Assignment {
                 ..Fates::default()
             };
             return Assigned {
-                slices,
+                slices: Slices::Any(slices),
                 stays: None,
                 fates,
                 accepted: None,
@@ -105,7 +154,7 @@ impl Assignment {
         let rejected = (slices.null_count() as u64).saturating_sub(null);
         let late = (slices.len() as u64).saturating_sub(accepted + null + rejected);
         Assigned {
-            slices,
+            slices: Slices::Any(slices),
             stays: Some(stays),
             fates: Fates {
                 accepted,
@@ -186,7 +235,7 @@ mod tests {
         let mut assigned = Assignment::Values.assign(&ticks, Closed::Through(5));
         assigned.keep_late();
         assert_eq!(
-            assigned.slices.iter().collect::<Vec<_>>(),
+            assigned.slices.into_array().iter().collect::<Vec<_>>(),
             [Some(LATE), Some(LATE), None]
         );
         assert_eq!((assigned.fates.accepted, assigned.fates.late), (2, 0));

@@ -1,9 +1,10 @@
 //! Slices of a batch whose event times lie close together, which is nearly every batch: few slices of one
 //! length. Each row's slice, how many rows each slice got, and which are late, in one pass.
 
-use datafusion::arrow::array::{BooleanArray, Int64Array};
+use datafusion::arrow::array::BooleanArray;
+use datafusion::arrow::buffer::BooleanBuffer;
 
-use super::assign::Assigned;
+use super::assign::{Assigned, Slices};
 use super::counts::Fates;
 use crate::time::{Divisor, WindowShape};
 
@@ -42,45 +43,73 @@ pub(super) fn assign(
         return None;
     }
     let mut counts = vec![0_u32; usize::try_from(last).ok()? + 1];
-    let slices: Vec<i64> = ticks
-        .iter()
-        .map(|tick| {
-            let at = divisor.divide(tick.wrapping_sub(begin).cast_unsigned());
-            if let Some(count) = counts.get_mut(at as usize) {
-                *count += 1;
-            }
-            begin.wrapping_add(shape.slide().wrapping_mul(at.cast_signed()))
-        })
-        .collect();
-    Some(judged(shape, begin, slices, &counts, late_through))
+    let mut places = vec![0_u32; ticks.len()];
+    for (place, tick) in places.iter_mut().zip(ticks) {
+        *place = divisor.divide(tick.wrapping_sub(begin).cast_unsigned()) as u32;
+        if let Some(count) = counts.get_mut(*place as usize) {
+            *count += 1;
+        }
+    }
+    let near = Near {
+        begin,
+        slide: shape.slide(),
+        places,
+        used: Vec::new(),
+    };
+    Some(judged(near, &counts, late_through))
+}
+
+/// Slices of rows that lie close together, as places on a grid.
+#[derive(Debug, Clone)]
+pub struct Near {
+    /// The slice at place 0.
+    begin: i64,
+    /// From one place to the next.
+    slide: i64,
+    /// Place of each row.
+    pub places: Vec<u32>,
+    /// Places of rows that are not late, ascending: those behind the late ones.
+    pub used: Vec<u32>,
+}
+
+impl Near {
+    /// Leaves the late rows out.
+    pub fn without_late(mut self) -> Self {
+        let first = self.used.first().copied().unwrap_or(u32::MAX);
+        self.places.retain(|place| *place >= first);
+        self
+    }
+
+    /// The slice at a place.
+    pub fn slice(&self, place: u32) -> i64 {
+        let slides = self.slide.wrapping_mul(i64::from(place));
+        self.begin.wrapping_add(slides)
+    }
 }
 
 /// Parts the late slices, which come first, from the others.
-fn judged(
-    shape: &WindowShape,
-    begin: i64,
-    slices: Vec<i64>,
-    counts: &[u32],
-    late_through: Option<i64>,
-) -> Assigned {
+fn judged(mut near: Near, counts: &[u32], late_through: Option<i64>) -> Assigned {
     let is_late = |slice: i64| late_through.is_some_and(|last| slice <= last);
-    let begins = (0_i64..).map(|at| begin.wrapping_add(shape.slide().wrapping_mul(at)));
     let mut fates = Fates::default();
     let mut accepted = Vec::new();
-    for (slice, count) in begins.zip(counts).filter(|(_, count)| **count > 0) {
-        let count = u64::from(*count);
+    for (place, count) in (0_u32..).zip(counts).filter(|(_, count)| **count > 0) {
+        let (slice, count) = (near.slice(place), u64::from(*count));
         if is_late(slice) {
             fates.late += count;
         } else {
+            near.used.push(place);
             fates.accepted += count;
             accepted.push((slice, count));
         }
     }
     let stays = (fates.late > 0).then(|| {
-        BooleanArray::from_unary(&Int64Array::from(slices.clone()), |slice| !is_late(slice))
+        let places = &near.places;
+        let first_open = near.used.first().copied().unwrap_or(u32::MAX);
+        let open = |row: usize| places.get(row).is_some_and(|place| *place >= first_open);
+        BooleanArray::from(BooleanBuffer::collect_bool(places.len(), open))
     });
     Assigned {
-        slices: Int64Array::from(slices),
+        slices: Slices::Near(near),
         stays,
         fates,
         accepted: Some(accepted),
@@ -89,6 +118,8 @@ fn judged(
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::array::Int64Array;
+
     use super::*;
     use crate::state::Assignment;
     use crate::time::{Closed, Unit};
@@ -103,7 +134,8 @@ mod tests {
             let mut own = assigned.fates;
             own.null -= 1;
             fates.add(own);
-            (own.accepted > 0).then(|| assigned.slices.value(0))
+            let slice = assigned.slices.into_array().value(0);
+            (own.accepted > 0).then_some(slice)
         });
         (slices.collect(), fates)
     }
@@ -131,11 +163,12 @@ mod tests {
                 let fast =
                     Assignment::Windows(shape).assign(&Int64Array::from(ticks.clone()), closed);
                 let accepted = fast.accepted.clone().expect("few slices of one length");
+                let places = fast.slices.clone().into_array();
                 let (slices, fates) = one_by_one(shape, &ticks, closed);
                 assert_eq!(fast.fates, fates);
                 for (row, slice) in slices.iter().enumerate() {
                     let stays = fast.stays.as_ref().is_none_or(|stays| stays.value(row));
-                    assert_eq!(stays.then(|| fast.slices.value(row)), *slice);
+                    assert_eq!(stays.then(|| places.value(row)), *slice);
                 }
                 for (slice, count) in accepted {
                     let rows = slices.iter().filter(|one| **one == Some(slice)).count();

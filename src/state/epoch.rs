@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
+use futures::future::BoxFuture;
 
 use super::dedup::DedupState;
 use super::gate::GateState;
@@ -18,8 +19,16 @@ use crate::time::Instant;
 pub struct SourceSlice {
     /// The rows, in order of arrival, with the columns in `columns`.
     pub batches: Vec<RecordBatch>,
+    /// Gives the rows instead, while they are read: each once.
+    pub feed: Option<Arc<dyn RowFeed>>,
     /// Which columns of the table the batches have, as indices into its schema.
     pub columns: Vec<usize>,
+}
+
+/// Gives rows to whoever asks first.
+pub trait RowFeed: std::fmt::Debug + Send + Sync {
+    /// The next rows; none at the end.
+    fn next(&self) -> BoxFuture<'_, Result<Option<RecordBatch>>>;
 }
 
 /// State of a query between its epochs.
@@ -133,6 +142,9 @@ impl Epoch {
 
     /// Whether it has so few rows that handing them to other tasks costs more than they do.
     pub fn has_few_rows(&self) -> bool {
+        if self.sources.values().any(|slice| slice.feed.is_some()) {
+            return false;
+        }
         let batches = self.sources.values().flat_map(|slice| &slice.batches);
         batches.map(RecordBatch::num_rows).sum::<usize>() <= FEW_ROWS
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, UInt64Array};
+use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{
     filter_record_batch, is_not_null, is_null, partition, sort_to_indices, take_record_batch,
 };
@@ -66,7 +66,10 @@ pub(super) fn newest(runs: &[Run], limit: usize) -> usize {
 }
 
 /// The slices of a run's rows: its first column.
-pub(super) fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
+///
+/// # Errors
+/// - it is no `Int64`
+pub fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
     batch
         .columns()
         .first()
@@ -87,12 +90,11 @@ pub(super) fn by_slice(batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
     if column.values().iter().all(|slice| *slice == first) {
         return Ok(vec![(first, Run::whole(batch))]);
     }
-    let order: UInt64Array = sort_to_indices(column, None, None)?
-        .values()
-        .iter()
-        .map(|at| u64::from(*at))
-        .collect();
-    let sorted = take_record_batch(&batch, &order)?;
+    let sorted = if column.values().is_sorted() {
+        batch
+    } else {
+        take_record_batch(&batch, &sort_to_indices(column, None, None)?)?
+    };
     let total = sorted.get_array_memory_size();
     let ranges = partition(&[Arc::clone(sorted.column(0))])?.ranges();
     let keys = slices(&sorted)?;

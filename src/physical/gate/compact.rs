@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::datasource::memory::MemorySourceConfig;
@@ -22,6 +23,9 @@ use crate::state::{GateState, SharedSlices};
 
 /// Runs that a slice may have before they are merged: more make a merge rarer, and a release read more.
 const RUNS: usize = 32;
+
+/// Bytes up to which merged states are put in one run: offsets of text have 31 bits.
+const ONE_RUN: usize = 1 << 30;
 
 /// The same where every epoch seeks the groups that it touched in all runs.
 const SEARCHED_RUNS: usize = 8;
@@ -72,7 +76,13 @@ impl Reducer {
             input,
             Arc::clone(&self.raw_schema),
         )?;
-        collect(Arc::new(merge), Arc::clone(context)).await
+        let merged = collect(Arc::new(merge), Arc::clone(context)).await?;
+        // One run, where its texts fit one column.
+        let bytes: usize = merged.iter().map(RecordBatch::get_array_memory_size).sum();
+        match merged.first() {
+            Some(first) if bytes < ONE_RUN => Ok(vec![concat_batches(&first.schema(), &merged)?]),
+            _ => Ok(merged),
+        }
     }
 
     /// The windows of slices that they share, merged one after the other. Runs have so many keys.
@@ -125,10 +135,7 @@ impl Reducer {
         partitions: usize,
     ) -> Result<()> {
         let runs = state.take_all();
-        let Some(schema) = runs.first().map(RecordBatch::schema) else {
-            return Ok(());
-        };
-        let mut exchange = Exchange::try_new(&schema, keys, partitions)?;
+        let mut exchange = Exchange::new(keys, partitions);
         for run in runs {
             exchange.route(run, |partition, batch| state.put(partition, batch))?;
         }

@@ -1,50 +1,122 @@
-//! Which partition of the gate a group is in: DataFusion's hash partitioning by the keys.
+//! Which partition of the gate a group is in: by the hash of its keys.
 //!
 //! The gate does it by itself, where DataFusion would put a `RepartitionExec` under it: that one hands
 //! every batch to a task of another partition over a channel, which costs an epoch of one row more than
-//! all the rest, and here every partition's rows end in the same place anyway.
+//! all the rest, and here every partition's rows end in the same place anyway. Rows are put in order of
+//! partition and slice at once, so that they are copied once.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take_record_batch;
 use datafusion::common::Result;
-use datafusion::physical_plan::Partitioning;
-use datafusion::physical_plan::expressions::Column;
-use datafusion::physical_plan::metrics::Time;
-use datafusion::physical_plan::repartition::BatchPartitioner;
+use datafusion::common::hash_utils::{RandomState, create_hashes};
+
+use crate::state::slices;
+
+/// Seed of the hashes: any, but one.
+const SEED: u64 = 0;
 
 /// Parts batches of partial states by their keys. The slice is no key: the slices of a window must meet
 /// in one partition.
 pub(super) struct Exchange {
-    /// None where there is one partition.
-    partitioner: Option<BatchPartitioner>,
+    keys: Range<usize>,
+    partitions: u64,
+    hashes: Vec<u64>,
 }
 
 impl Exchange {
-    /// By the columns `keys` of `schema`, into so many partitions.
-    pub(super) fn try_new(schema: &Schema, keys: Range<usize>, partitions: usize) -> Result<Self> {
-        if keys.is_empty() || partitions < 2 {
-            return Ok(Self { partitioner: None });
+    /// By these columns of a batch, into so many partitions.
+    pub(super) fn new(keys: Range<usize>, partitions: usize) -> Self {
+        Self {
+            keys,
+            partitions: partitions as u64,
+            hashes: Vec::new(),
         }
-        let keys = keys.map(|at| Arc::new(Column::new(schema.field(at).name(), at)) as _);
-        let partitioning = Partitioning::Hash(keys.collect(), partitions);
-        let partitioner = BatchPartitioner::try_new(partitioning, Time::default(), 0, 1)?;
-        Ok(Self {
-            partitioner: Some(partitioner),
-        })
     }
 
-    /// Hands each row of a batch to its partition.
+    /// Hands the rows of a batch to their partitions, those of each in order of their first column.
     pub(super) fn route(
         &mut self,
         batch: RecordBatch,
         mut to: impl FnMut(usize, RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        match &mut self.partitioner {
-            None => to(0, batch),
-            Some(partitioner) => partitioner.partition(batch, to),
+        if self.keys.is_empty() || self.partitions < 2 {
+            return to(0, batch);
         }
+        let keys: &[ArrayRef] = batch.columns().get(self.keys.clone()).unwrap_or_default();
+        self.hashes.clear();
+        self.hashes.resize(batch.num_rows(), 0);
+        create_hashes(keys, &RandomState::with_seed(SEED), &mut self.hashes)?;
+        let mut of_partition = vec![Vec::new(); self.partitions as usize];
+        for (hash, row) in self.hashes.iter().zip(0_u32..) {
+            // The upper bits: a hash table of the groups takes the lower ones.
+            let partition = (hash >> 32) % self.partitions;
+            if let Some(rows) = of_partition.get_mut(partition as usize) {
+                rows.push(row);
+            }
+        }
+        let slices = Arc::new(slices(&batch)?.clone());
+        let slice = |row: &u32| slices.values().get(*row as usize).copied();
+        for rows in &mut of_partition {
+            if !rows.is_sorted_by_key(slice) {
+                rows.sort_by_key(slice);
+            }
+        }
+        let order = UInt32Array::from_iter_values(of_partition.iter().flatten().copied());
+        let ordered = take_record_batch(&batch, &order)?;
+        let mut from = 0;
+        for (partition, rows) in of_partition.iter().enumerate() {
+            if !rows.is_empty() {
+                to(partition, ordered.slice(from, rows.len()))?;
+            }
+            from += rows.len();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use datafusion::arrow::array::{AsArray, Int64Array, StringArray};
+    use datafusion::arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_in_one_partition_and_each_is_in_order_of_slices() {
+        let texts: StringArray = (0..500)
+            .map(|row| Some(format!("key {}", row % 50)))
+            .collect();
+        let slices = Int64Array::from_iter_values((0..500).map(|row| row * 7 % 13));
+        let columns: [(&str, ArrayRef); 2] =
+            [("slice", Arc::new(slices)), ("key", Arc::new(texts))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut seen: HashMap<String, HashSet<usize>> = HashMap::new();
+        let mut rows = 0;
+        for half in [batch.slice(0, 200), batch.slice(200, 300)] {
+            let mut exchange = Exchange::new(1..2, 3);
+            let taken = exchange.route(half, |partition, part| {
+                rows += part.num_rows();
+                assert!(
+                    part.column(0)
+                        .as_primitive::<Int64Type>()
+                        .values()
+                        .is_sorted()
+                );
+                for key in part.column(1).as_string::<i32>().iter().flatten() {
+                    seen.entry(key.to_owned()).or_default().insert(partition);
+                }
+                Ok(())
+            });
+            taken.unwrap();
+        }
+        assert_eq!(rows, 500);
+        assert!(seen.values().all(|partitions| partitions.len() == 1));
+        let used: HashSet<_> = seen.values().flatten().collect();
+        assert_eq!(used.len(), 3);
     }
 }

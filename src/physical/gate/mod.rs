@@ -22,6 +22,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 
 pub(super) use compact::Reducer;
+pub(super) use windows::accumulator;
 
 use self::exchange::Exchange;
 use super::closing::Closing;
@@ -182,16 +183,21 @@ impl TimeWindowGateExec {
         self.properties.partitioning.partition_count()
     }
 
+    /// What the epoch's release depends on.
+    fn release_in(info: &GateInfo, epoch: &Epoch) -> Release {
+        Release {
+            mode: info.mode,
+            before: info.closed_by(epoch.started_at),
+            after: info.closed_after(epoch),
+        }
+    }
+
     /// What a partition emits, once its rows are in. The work is done by who reads it.
     fn release(&self, partition: usize, epoch: Arc<Epoch>) -> SendableRecordBatchStream {
         let (schema, info) = (self.schema(), Arc::clone(&self.info));
         let reducer = Arc::clone(&self.reducer);
         let released = futures::stream::once(async move {
-            let release = Release {
-                mode: info.mode,
-                before: info.closed_by(epoch.started_at),
-                after: info.closed_after(&epoch),
-            };
+            let release = Self::release_in(&info, &epoch);
             let state = info.state(&epoch);
             Ok::<_, DataFusionError>(match state.shared(partition, release) {
                 Some(shared) => reducer.windows(info.keys, shared)?.boxed(),
@@ -232,8 +238,7 @@ impl Stateful for TimeWindowGateExec {
         let epoch = epoch(&context)?;
         let state = self.info.state(&epoch);
         let pool = Arc::clone(context.memory_pool());
-        let keys = self.info.key_range();
-        let mut exchange = Exchange::try_new(&self.schema(), keys, self.partitions())?;
+        let mut exchange = Exchange::new(self.info.key_range(), self.partitions());
         let mut input = self.input.execute(intake, Arc::clone(&context))?;
         while let Some(batch) = input.next().await {
             exchange.route(batch?, |partition, batch| {
@@ -252,6 +257,12 @@ impl Stateful for TimeWindowGateExec {
         }
         state.set_absorbed();
         Ok(())
+    }
+
+    fn releases(&self, epoch: &Epoch) -> Option<u64> {
+        let state = self.info.state(epoch);
+        let release = Self::release_in(&self.info, epoch);
+        state.absorbed().then(|| state.releases(release))
     }
 
     fn commit(&self, epoch: &Epoch) -> Result<OperatorCounts> {

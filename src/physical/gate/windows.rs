@@ -116,7 +116,9 @@ impl Iterator for Windows {
 }
 
 /// As DataFusion's aggregate makes it: of an aggregate that has none for many groups, one for each.
-fn accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+pub(in crate::physical) fn accumulator(
+    aggregate: &Arc<AggregateFunctionExpr>,
+) -> Result<Box<dyn GroupsAccumulator>> {
     if aggregate.groups_accumulator_supported() {
         return aggregate.create_groups_accumulator();
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::SendableRecordBatchStream;
@@ -26,10 +27,12 @@ use crate::config::OnBadRecord;
 
 /// Reads files one after the other.
 pub(super) struct FilesReader {
-    listing: Listing,
+    listing: Arc<Listing>,
     columns: Vec<usize>,
     on_bad_record: OnBadRecord,
     env: ReadEnv,
+    /// The file behind the current one, which is being opened while that one is read.
+    upcoming: Option<(ObjectMeta, SpawnedTask<Result<SendableRecordBatchStream>>)>,
     /// Where the reader was opened.
     from: FilePosition,
     /// Files to read, in order, of the last look at the directory.
@@ -75,7 +78,8 @@ impl FilesReader {
             _ => FilePosition::default(),
         };
         Ok(Self {
-            listing: Listing::of(table, &env)?,
+            listing: Arc::new(Listing::of(table, &env)?),
+            upcoming: None,
             columns: columns.to_vec(),
             on_bad_record,
             env,
@@ -123,7 +127,9 @@ impl FilesReader {
             Some((begun, rows)) if *begun == path => *rows,
             _ => 0,
         };
-        let stream = match open::open(&self.listing, &meta, &self.columns, &self.env).await {
+        let opened = self.opened(&meta).await;
+        self.open_next();
+        let stream = match opened {
             Ok(stream) => stream,
             Err(error) => {
                 return Err(
@@ -144,6 +150,30 @@ impl FilesReader {
             seen: 0,
         });
         Ok(())
+    }
+
+    /// A file, opened before if it was foreseen.
+    async fn opened(&mut self, meta: &ObjectMeta) -> Result<SendableRecordBatchStream> {
+        match self.upcoming.take() {
+            Some((foreseen, task)) if foreseen == *meta => task
+                .join_unwind()
+                .await
+                .map_err(|error| DataFusionError::External(Box::new(error)))?,
+            _ => open::open(&self.listing, meta, &self.columns, &self.env).await,
+        }
+    }
+
+    /// Opens the file behind the current one, and reads its first rows, by a task of its own.
+    fn open_next(&mut self) {
+        self.upcoming = self.queue.front().cloned().map(|meta| {
+            let (listing, file) = (Arc::clone(&self.listing), meta.clone());
+            let (columns, env) = (self.columns.clone(), self.env.clone());
+            let task = SpawnedTask::spawn(async move {
+                let rows = open::open(&listing, &file, &columns, &env).await?;
+                Ok(open::ahead(rows))
+            });
+            (meta, task)
+        });
     }
 
     /// The next rows of the current file; none at its end.
@@ -227,6 +257,10 @@ impl Reader for FilesReader {
                 }
             }
         }
+    }
+
+    fn decodes(&self) -> bool {
+        true
     }
 
     fn position(&self, rows: u64) -> Position {

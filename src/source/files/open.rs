@@ -234,12 +234,12 @@ fn in_order(
     opened.buffered(at_once).try_flatten().boxed()
 }
 
-/// Batches of a piece that are read before they are asked for: while an epoch is aggregated, the next one
-/// is read. So many are an epoch of the usual size.
-const AHEAD: usize = 128;
+/// Batches of a piece that are read before they are asked for: enough that a later piece is not waited for,
+/// few enough that they are still in the processor's cache.
+const AHEAD: usize = 16;
 
 /// Reads a stream in a task of its own, some batches ahead of who asks. Dropping the stream ends the task.
-fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
+pub(super) fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStreamBuilder::new(stream.schema(), AHEAD);
     let sender = builder.tx();
     builder.spawn(async move {

@@ -32,6 +32,48 @@ pub struct SharedSlices {
 }
 
 impl GateState {
+    /// How many rows of partial state are released at the epoch's end, at most.
+    pub fn releases(&self, release: Release) -> u64 {
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        let rows = partitions.iter().map(|partition| {
+            let partition = lock(partition);
+            let rows = |slices: &Slices| self.released(slices, release);
+            match release.mode {
+                OutputMode::Append => rows(&partition.kept) + rows(&partition.pending),
+                // The touched groups are in as many runs as there are.
+                OutputMode::Update => rows(&partition.pending),
+                OutputMode::Complete => rows(&partition.kept) + rows(&partition.pending),
+            }
+        });
+        rows.sum()
+    }
+
+    /// Rows of the slices that are released.
+    fn released(&self, slices: &Slices, release: Release) -> u64 {
+        let append = release.mode == OutputMode::Append;
+        let rows = slices.iter().map(|(slice, runs)| match self.shape {
+            _ if !append => runs::rows(runs),
+            GateShape::Timeless => 0,
+            GateShape::Sessions => {
+                let ends = runs
+                    .iter()
+                    .filter_map(|run| sessions::first_end(&run.batch));
+                match ends.min().is_some_and(|end| release.after.contains(end)) {
+                    true => runs::rows(runs),
+                    false => 0,
+                }
+            }
+            GateShape::One | GateShape::Hopping(_) => {
+                let oldest = self.shape.windows(*slice).pop();
+                match oldest.is_some_and(|oldest| release.after.contains(oldest)) {
+                    true => runs::rows(runs),
+                    false => 0,
+                }
+            }
+        });
+        rows.sum()
+    }
+
     /// The runs that a partition emits at the epoch's end, each with the slice of the group it is for.
     pub fn release(&self, partition: usize, release: Release) -> Result<Vec<RecordBatch>> {
         let partition = self.partition(partition);

@@ -1,0 +1,309 @@
+//! Partial aggregation of the rows in open windows: slices, keys and states in one node.
+//!
+//! It does what [`TimeWindowAssignExec`](super::TimeWindowAssignExec) and DataFusion's partial `AggregateExec`
+//! do one after the other, with DataFusion's accumulators, but knows that slices are few: see
+//! [`PartialAggregate`]. Measured on 5 million rows in memory, it takes half the time of the two for
+//! count, sum, avg, min and max by 10,000 keys. What it does not know (grouping sets, no time, aggregates
+//! with an ORDER BY of their own) those two do.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties,
+};
+use futures::StreamExt;
+
+use super::assign::{AssignInfo, Assigner};
+use super::gate::accumulator;
+use super::{epoch, one_child};
+use crate::state::{Arguments, PartialAggregate};
+
+/// What is aggregated, over the columns of the input that it needs.
+#[derive(Debug, Clone)]
+struct Aggregation {
+    /// These columns of the input.
+    columns: Vec<usize>,
+    keys: Vec<Arc<dyn PhysicalExpr>>,
+    aggregates: Vec<Arc<AggregateFunctionExpr>>,
+    /// Arguments of each aggregate, and its filter.
+    arguments: Vec<(Vec<Arc<dyn PhysicalExpr>>, Option<Arc<dyn PhysicalExpr>>)>,
+}
+
+impl Aggregation {
+    fn try_new(
+        input: &Schema,
+        keys: &[Arc<dyn PhysicalExpr>],
+        aggregates: &[Arc<AggregateFunctionExpr>],
+        filters: &[Option<Arc<dyn PhysicalExpr>>],
+    ) -> Result<Self> {
+        let arguments: Vec<_> = aggregates.iter().map(|one| one.expressions()).collect();
+        let all = keys.iter().chain(arguments.iter().flatten());
+        let all = all.chain(filters.iter().flatten());
+        let mut columns: Vec<usize> = all
+            .flat_map(|expr| {
+                collect_columns(expr)
+                    .into_iter()
+                    .map(|column| column.index())
+            })
+            .collect();
+        columns.sort_unstable();
+        columns.dedup();
+        // The input's columns come first, then its slices: those are no argument.
+        let schema = input.project(&columns)?;
+        let over = |expr: &Arc<dyn PhysicalExpr>| reassign_expr_columns(Arc::clone(expr), &schema);
+        let arguments = arguments.iter().zip(filters).map(|(arguments, filter)| {
+            let arguments = arguments.iter().map(over).collect::<Result<_>>()?;
+            Ok((arguments, filter.as_ref().map(over).transpose()?))
+        });
+        Ok(Self {
+            keys: keys.iter().map(over).collect::<Result<_>>()?,
+            aggregates: aggregates.to_vec(),
+            arguments: arguments.collect::<Result<_>>()?,
+            columns,
+        })
+    }
+
+    fn new_states(&self, schema: SchemaRef) -> Result<PartialAggregate> {
+        let accumulators = self.aggregates.iter().map(accumulator);
+        let accumulators = accumulators.collect::<Result<_>>()?;
+        PartialAggregate::try_new(schema, self.keys.len(), accumulators)
+    }
+
+    /// The keys and the arguments of the aggregates.
+    fn evaluate(&self, batch: &RecordBatch) -> Result<(Vec<ArrayRef>, Vec<Arguments>)> {
+        let rows = batch.num_rows();
+        let column = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(batch)?.into_array(rows);
+        let keys = self.keys.iter().map(column).collect::<Result<Vec<_>>>()?;
+        let arguments = self.arguments.iter().map(|(arguments, filter)| {
+            let filter = filter.as_ref().map(column).transpose()?;
+            Ok(Arguments {
+                values: arguments.iter().map(column).collect::<Result<_>>()?,
+                filter: filter.map(|filter| filter.as_boolean().clone()),
+            })
+        });
+        Ok((keys, arguments.collect::<Result<_>>()?))
+    }
+}
+
+/// Partial states of the rows in open windows: `(slice, keys …, states …)`.
+#[derive(Debug)]
+pub struct TimeWindowPartialExec {
+    input: Arc<dyn ExecutionPlan>,
+    info: AssignInfo,
+    aggregation: Aggregation,
+    properties: Arc<PlanProperties>,
+}
+
+impl TimeWindowPartialExec {
+    /// Of rows of the input, grouped by these keys beside their slice. `schema` is that of DataFusion's
+    /// partial aggregate.
+    pub(super) fn try_new(
+        input: Arc<dyn ExecutionPlan>,
+        info: AssignInfo,
+        keys: &[Arc<dyn PhysicalExpr>],
+        aggregates: &[Arc<AggregateFunctionExpr>],
+        filters: &[Option<Arc<dyn PhysicalExpr>>],
+        schema: SchemaRef,
+    ) -> Result<Self> {
+        let aggregation = Aggregation::try_new(&input.schema(), keys, aggregates, filters)?;
+        Ok(Self::over(input, info, aggregation, schema))
+    }
+
+    fn over(
+        input: Arc<dyn ExecutionPlan>,
+        info: AssignInfo,
+        aggregation: Aggregation,
+        schema: SchemaRef,
+    ) -> Self {
+        let partitions = input.output_partitioning().partition_count();
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(partitions),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        Self {
+            input,
+            info,
+            aggregation,
+            properties: Arc::new(properties),
+        }
+    }
+}
+
+impl DisplayAs for TimeWindowPartialExec {
+    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let names = self.aggregation.aggregates.iter().map(|one| one.name());
+        let names: Vec<&str> = names.collect();
+        write!(f, "TimeWindowPartialExec: {}", self.info.gate.label)?;
+        if !self.aggregation.keys.is_empty() {
+            let keys: Vec<String> = self
+                .aggregation
+                .keys
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            write!(f, ", keys=[{}]", keys.join(", "))?;
+        }
+        write!(f, ", aggr=[{}]", names.join(", "))
+    }
+}
+
+impl ExecutionPlan for TimeWindowPartialExec {
+    fn name(&self) -> &str {
+        "TimeWindowPartialExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match &self.info.time {
+            Some(time) => f(time),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (info, aggregation) = (self.info.clone(), self.aggregation.clone());
+        let input = one_child(children)?;
+        Ok(Arc::new(Self::over(
+            input,
+            info,
+            aggregation,
+            self.schema(),
+        )))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let consumer = MemoryConsumer::new(format!("TimeWindowPartial[{partition}]"));
+        let epoch = epoch(&context)?;
+        let settings = &context.session_config().options().execution;
+        let probe = Probe {
+            rows: settings.skip_partial_aggregation_probe_rows_threshold,
+            ratio: settings.skip_partial_aggregation_probe_ratio_threshold,
+        };
+        let intake = Intake {
+            probe: (!self.aggregation.keys.is_empty()).then_some(probe),
+            apart: false,
+            assigner: Assigner::new(self.info.clone(), &epoch),
+            states: None,
+            schema: self.schema(),
+            aggregation: self.aggregation.clone(),
+            memory: consumer.register(context.memory_pool()),
+            input: self.input.execute(partition, context)?,
+        };
+        let states = futures::stream::try_unfold(Some(intake), |intake| async {
+            match intake {
+                Some(intake) => intake.states().await,
+                None => Ok(None),
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            states,
+        )))
+    }
+}
+
+/// After so many rows with more groups a row than this, rows are not aggregated here: it would not make them
+/// fewer. The settings are those of DataFusion's partial aggregate.
+struct Probe {
+    rows: usize,
+    ratio: f64,
+}
+
+/// Takes in one partition of an epoch.
+struct Intake {
+    input: SendableRecordBatchStream,
+    assigner: Assigner,
+    aggregation: Aggregation,
+    schema: SchemaRef,
+    /// None before the first row.
+    states: Option<PartialAggregate>,
+    memory: MemoryReservation,
+    /// None without keys, where groups are few, and once it is known.
+    probe: Option<Probe>,
+    /// Whether rows hardly share a group, and are made states one by one.
+    apart: bool,
+}
+
+impl Intake {
+    /// Reads until there are states to hand on: of a row each, when there is no room for more, or at the end.
+    async fn states(mut self) -> Result<Option<(RecordBatch, Option<Self>)>> {
+        while let Some(batch) = self.input.next().await {
+            let columns = Some(self.aggregation.columns.as_slice());
+            let (batch, slices) = self.assigner.assign(batch?, columns)?;
+            if slices.is_empty() {
+                continue;
+            }
+            let (keys, arguments) = self.aggregation.evaluate(&batch)?;
+            let mut states = match self.states.take() {
+                Some(states) => states,
+                None => self.aggregation.new_states(Arc::clone(&self.schema))?,
+            };
+            if self.apart {
+                let rows = states.apart(slices, &keys, &arguments)?;
+                self.states = Some(states);
+                return Ok(Some((rows, Some(self))));
+            }
+            states.update(&slices, &keys, &arguments)?;
+            let no_room = self.memory.try_resize(states.size()).is_err();
+            if self.learns_to_leave_apart(&states) || no_room || states.is_full() {
+                self.memory.free();
+                return Ok(Some((states.finish()?, Some(self))));
+            }
+            self.states = Some(states);
+        }
+        self.assigner.finish();
+        match self.states.take() {
+            Some(states) if states.groups() > 0 => Ok(Some((states.finish()?, None))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether enough rows have been seen now to know that they hardly share groups.
+    fn learns_to_leave_apart(&mut self, states: &PartialAggregate) -> bool {
+        let Some(probe) = &self.probe else {
+            return false;
+        };
+        let (rows, groups) = (states.rows(), states.groups());
+        if rows < probe.rows {
+            return false;
+        }
+        self.apart = groups as f64 > rows as f64 * probe.ratio;
+        self.probe = None;
+        self.apart
+    }
+}
