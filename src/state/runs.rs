@@ -147,6 +147,6 @@ mod tests {
         assert_eq!(newest(&runs(&[1_000, 1, 1, 1, 1]), 4), 1);
         assert_eq!(newest(&runs(&[1_000, 30, 1, 1, 1]), 4), 2);
         assert_eq!(newest(&runs(&[4, 1, 1, 1, 1]), 4), 0);
-        assert_eq!(newest(&runs(&[9, 8, 7, 6, 5]), 4), 1);
+        assert_eq!(newest(&runs(&[99, 8, 7, 6, 5]), 4), 1);
     }
 }

@@ -24,9 +24,6 @@ use crate::state::{GateState, SharedSlices};
 /// Runs that a slice may have before they are merged: more make a merge rarer, and a release read more.
 const RUNS: usize = 32;
 
-/// Bytes up to which merged states are put in one run: offsets of text have 31 bits.
-const ONE_RUN: usize = 1 << 30;
-
 /// The same where every epoch seeks the groups that it touched in all runs.
 const SEARCHED_RUNS: usize = 8;
 
@@ -77,12 +74,14 @@ impl Reducer {
             Arc::clone(&self.raw_schema),
         )?;
         let merged = collect(Arc::new(merge), Arc::clone(context)).await?;
-        // One run, where its texts fit one column.
-        let bytes: usize = merged.iter().map(RecordBatch::get_array_memory_size).sum();
-        match merged.first() {
-            Some(first) if bytes < ONE_RUN => Ok(vec![concat_batches(&first.schema(), &merged)?]),
-            _ => Ok(merged),
-        }
+        let Some(first) = merged.first() else {
+            return Ok(merged);
+        };
+        // One run; texts that do not fit one column stay in several.
+        Ok(match concat_batches(&first.schema(), &merged) {
+            Ok(one) => vec![one],
+            Err(_) => merged,
+        })
     }
 
     /// The windows of slices that they share, merged one after the other. Runs have so many keys.
