@@ -28,7 +28,7 @@ use futures::StreamExt;
 use super::assign::{AssignInfo, Assigner};
 use super::gate::accumulator;
 use super::{epoch, one_child};
-use crate::state::{Arguments, PartialAggregate};
+use crate::state::{Arguments, GateState, PartialAggregate};
 
 /// What is aggregated, over the columns of the input that it needs.
 #[derive(Debug, Clone)]
@@ -210,13 +210,17 @@ impl ExecutionPlan for TimeWindowPartialExec {
         let consumer = MemoryConsumer::new(format!("TimeWindowPartial[{partition}]"));
         let epoch = epoch(&context)?;
         let settings = &context.session_config().options().execution;
+        let state = self.info.gate.state(&epoch);
+        let rows = settings.skip_partial_aggregation_probe_rows_threshold;
         let probe = Probe {
-            rows: settings.skip_partial_aggregation_probe_rows_threshold,
+            // What the epoch before has learned is soon confirmed.
+            rows: if state.is_sparse() { rows / 8 } else { rows },
             ratio: settings.skip_partial_aggregation_probe_ratio_threshold,
         };
         let intake = Intake {
             probe: (!self.aggregation.keys.is_empty()).then_some(probe),
             apart: false,
+            state,
             assigner: Assigner::new(self.info.clone(), &epoch),
             states: None,
             schema: self.schema(),
@@ -253,6 +257,7 @@ struct Intake {
     /// None before the first row.
     states: Option<PartialAggregate>,
     memory: MemoryReservation,
+    state: Arc<GateState>,
     /// None without keys, where groups are few, and once it is known.
     probe: Option<Probe>,
     /// Whether rows hardly share a group, and are made states one by one.
@@ -304,6 +309,7 @@ impl Intake {
         }
         self.apart = groups as f64 > rows as f64 * probe.ratio;
         self.probe = None;
+        self.state.set_sparse(self.apart);
         self.apart
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use datafusion::common::HashMap;
+
 use crate::time::Instant;
 
 /// Fates of the rows of one epoch at one operator. Every row is exactly one of the four.
@@ -67,7 +69,7 @@ pub struct OperatorCounts {
 #[derive(Debug)]
 pub struct Accepted {
     places: Box<[(i64, u64); PLACES]>,
-    moved: BTreeMap<i64, u64>,
+    moved: HashMap<i64, u64>,
 }
 
 /// Places of the table: more than the windows that a row is usually out of order by.
@@ -77,7 +79,7 @@ impl Default for Accepted {
     fn default() -> Self {
         Self {
             places: Box::new([(0, 0); PLACES]),
-            moved: BTreeMap::new(),
+            moved: HashMap::new(),
         }
     }
 }
@@ -116,7 +118,7 @@ impl Accepted {
         for (slice, rows) in self.places.iter().filter(|(_, rows)| *rows > 0) {
             *self.moved.entry(*slice).or_default() += *rows;
         }
-        self.moved
+        self.moved.into_iter().collect()
     }
 }
 

@@ -43,13 +43,14 @@ pub(super) fn assign(
         return None;
     }
     let mut counts = vec![0_u32; usize::try_from(last).ok()? + 1];
-    let mut places = vec![0_u32; ticks.len()];
-    for (place, tick) in places.iter_mut().zip(ticks) {
-        *place = divisor.divide(tick.wrapping_sub(begin).cast_unsigned()) as u32;
-        if let Some(count) = counts.get_mut(*place as usize) {
+    let mut places = Vec::with_capacity(ticks.len());
+    places.extend(ticks.iter().map(|tick| {
+        let place = divisor.divide(tick.wrapping_sub(begin).cast_unsigned()) as u32;
+        if let Some(count) = counts.get_mut(place as usize) {
             *count += 1;
         }
-    }
+        place
+    }));
     let near = Near {
         begin,
         slide: shape.slide(),

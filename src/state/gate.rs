@@ -130,6 +130,8 @@ pub struct GateState {
     absorbed: AtomicBool,
     /// Held by who takes them in.
     intake: tokio::sync::Mutex<()>,
+    /// Whether rows of the last epochs hardly shared groups.
+    sparse: AtomicBool,
     /// The turn that may write: it moves on when an epoch is undone.
     turn: Arc<AtomicU64>,
 }
@@ -178,6 +180,7 @@ impl GateState {
                 name,
                 "for the open windows; raise the memory limit, shorten the delay or close windows sooner",
             ),
+            sparse: AtomicBool::new(false),
             absorbed: AtomicBool::new(false),
             intake: tokio::sync::Mutex::default(),
             turn,
@@ -200,6 +203,16 @@ impl GateState {
     /// Whether the epoch's rows have come in.
     pub fn absorbed(&self) -> bool {
         self.absorbed.load(Ordering::SeqCst)
+    }
+
+    /// Whether rows of the last epochs hardly shared groups: what partial aggregation learned.
+    pub fn is_sparse(&self) -> bool {
+        self.sparse.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether rows hardly share groups.
+    pub fn set_sparse(&self, sparse: bool) {
+        self.sparse.store(sparse, Ordering::Relaxed);
     }
 
     /// The right to take the epoch's rows in: whoever gets it looks first whether they have come.

@@ -13,14 +13,12 @@
 //! Without keys a row's group is its slice, and nothing is hashed at all. Keys are numbered by DataFusion's
 //! `GroupValues`, and groups are aggregated by DataFusion's accumulators.
 
-use std::collections::HashMap;
-
 use datafusion::arrow::array::{
     Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array,
 };
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{HashMap, Result, internal_err};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
@@ -239,10 +237,12 @@ impl Groups {
                         *known = self.number(near.slice(*place)) as usize;
                     }
                 }
-                into.resize(near.places.len(), 0);
-                for (row, place) in into.iter_mut().zip(&near.places) {
-                    *row = known.get(*place as usize).copied().unwrap_or_default();
-                }
+                let number = |place: &u32| known.get(*place as usize).copied();
+                into.extend(
+                    near.places
+                        .iter()
+                        .map(|place| number(place).unwrap_or_default()),
+                );
             }
             Slices::Any(slices) => {
                 let mut last = None;

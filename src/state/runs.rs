@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{
-    filter_record_batch, is_not_null, is_null, partition, sort_to_indices, take_record_batch,
+    concat_batches, filter_record_batch, is_not_null, is_null, partition, sort_to_indices,
+    take_record_batch,
 };
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, internal_datafusion_err};
@@ -13,6 +14,12 @@ use super::groups::KeyIndex;
 
 /// The slice of groups without a time beside groups with one: no watermark reaches it.
 pub(super) const TIMELESS: i64 = i64::MAX;
+
+/// A batch with fewer rows is small.
+const SMALL_ROWS: usize = 128;
+
+/// Rows that small batches are put together to.
+const BATCH_ROWS: usize = 8_192;
 
 /// Rows of partial state, and the memory that was reserved for them.
 #[derive(Debug, Clone)]
@@ -121,6 +128,36 @@ fn with_timeless(batch: &RecordBatch) -> Result<Vec<(i64, Run)>> {
     let mut cuts = by_slice(timed)?;
     cuts.push((TIMELESS, Run::whole(timeless)));
     Ok(cuts)
+}
+
+/// Batches of which many are small, as fewer: whoever reads them has a cost for each.
+///
+/// # Errors
+/// - texts that do not fit one column
+pub fn coalesced(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let (mut out, mut small, mut rows) = (Vec::new(), Vec::new(), 0);
+    for batch in batches {
+        if batch.num_rows() >= SMALL_ROWS {
+            out.push(batch);
+            continue;
+        }
+        rows += batch.num_rows();
+        small.push(batch);
+        if rows >= BATCH_ROWS {
+            out.extend(joined(&small)?);
+            (small, rows) = (Vec::new(), 0);
+        }
+    }
+    out.extend(joined(&small)?);
+    Ok(out)
+}
+
+fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
+    let schema = batches.first().map(RecordBatch::schema);
+    Ok(match schema {
+        Some(schema) if batches.len() > 1 => Some(concat_batches(&schema, batches)?),
+        _ => batches.first().cloned(),
+    })
 }
 
 /// The same run as part of another slice: of the window that begins at `slice`.

@@ -29,7 +29,7 @@ use super::closing::Closing;
 use super::stateful::{Stateful, absorb_all};
 use super::{epoch, one_child};
 use crate::config::OutputMode;
-use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Release};
+use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Release, coalesced};
 use crate::time::{Closed, Instant, Span};
 
 /// What a gate is, apart from its input.
@@ -202,7 +202,7 @@ impl TimeWindowGateExec {
             Ok::<_, DataFusionError>(match state.shared(partition, release) {
                 Some(shared) => reducer.windows(info.keys, shared)?.boxed(),
                 None => {
-                    let runs = state.release(partition, release)?;
+                    let runs = coalesced(state.release(partition, release)?)?;
                     futures::stream::iter(runs.into_iter().map(Ok)).boxed()
                 }
             })

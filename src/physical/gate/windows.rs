@@ -7,8 +7,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
-use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
@@ -21,7 +21,7 @@ use crate::state::{SharedSlices, WindowOfSlices};
 
 /// The rows of a slice: the numbers of their keys, and their states.
 struct Slice {
-    runs: Vec<(Vec<usize>, Vec<ArrayRef>)>,
+    runs: Vec<(Vec<u32>, Vec<ArrayRef>)>,
 }
 
 /// Slices, ready to be merged into windows.
@@ -79,30 +79,59 @@ impl Windows {
     fn window(&self, window: &WindowOfSlices) -> Result<RecordBatch> {
         let accumulators = self.aggregates.iter().map(accumulator);
         let mut accumulators = accumulators.collect::<Result<Vec<_>>>()?;
-        let mut seen = vec![false; self.groups];
         let slices = self.slices.get(window.slices.clone()).unwrap_or_default();
+        let mut groups = Groups::new(self.groups);
+        let mut rows = Vec::new();
         for (numbers, states) in slices.iter().flat_map(|slice| &slice.runs) {
+            groups.of(numbers, &mut rows);
             for (accumulator, range) in accumulators.iter_mut().zip(&self.states) {
                 let states = states.get(range.clone()).unwrap_or_default();
-                accumulator.merge_batch(states, numbers, self.groups)?;
-            }
-            for number in numbers {
-                if let Some(seen) = seen.get_mut(*number) {
-                    *seen = true;
-                }
+                accumulator.merge_batch(states, &rows, groups.numbers.len())?;
             }
         }
-        let begin = Int64Array::from_value(window.begin, self.groups);
+        let numbers = UInt32Array::from(groups.numbers);
+        let begin = Int64Array::from_value(window.begin, numbers.len());
         let mut columns: Vec<ArrayRef> = vec![Arc::new(begin)];
-        columns.extend(self.keys.iter().cloned());
+        for key in &self.keys {
+            columns.push(take(key, &numbers, None)?);
+        }
         for accumulator in &mut accumulators {
             columns.extend(accumulator.state(EmitTo::All)?);
         }
-        let all = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
-        if seen.iter().all(|seen| *seen) {
-            return Ok(all);
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+}
+
+/// The groups of one window, in the order in which their keys are first seen in it. An accumulator takes a
+/// group that is new to it for one that is in the rows at hand: groups of other windows must not be counted.
+struct Groups {
+    /// Number of the key of each group.
+    numbers: Vec<u32>,
+    /// Group of each key, plus one; 0 where there is none yet.
+    known: Vec<u32>,
+}
+
+impl Groups {
+    fn new(keys: usize) -> Self {
+        Self {
+            numbers: Vec::new(),
+            known: vec![0; keys],
         }
-        Ok(filter_record_batch(&all, &BooleanArray::from(seen))?)
+    }
+
+    /// The groups of rows, by the numbers of their keys.
+    fn of(&mut self, numbers: &[u32], rows: &mut Vec<usize>) {
+        rows.clear();
+        for number in numbers {
+            let Some(known) = self.known.get_mut(*number as usize) else {
+                continue;
+            };
+            if *known == 0 {
+                self.numbers.push(*number);
+                *known = self.numbers.len() as u32;
+            }
+            rows.push(*known as usize - 1);
+        }
     }
 }
 
@@ -147,13 +176,13 @@ impl Numbers {
         })
     }
 
-    fn of(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
+    fn of(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
         let Some(values) = &mut self.values else {
             return Ok(vec![0; rows]);
         };
         let mut numbers = Vec::with_capacity(rows);
         values.intern(keys, &mut numbers)?;
-        Ok(numbers)
+        Ok(numbers.into_iter().map(|number| number as u32).collect())
     }
 
     /// The keys, and their number.

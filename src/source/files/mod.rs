@@ -170,7 +170,7 @@ impl FilesReader {
             let (columns, env) = (self.columns.clone(), self.env.clone());
             let task = SpawnedTask::spawn(async move {
                 let rows = open::open(&listing, &file, &columns, &env).await?;
-                Ok(open::ahead(rows))
+                Ok(open::begun(rows).await)
             });
             (meta, task)
         });

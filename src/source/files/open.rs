@@ -239,7 +239,7 @@ fn in_order(
 const AHEAD: usize = 16;
 
 /// Reads a stream in a task of its own, some batches ahead of who asks. Dropping the stream ends the task.
-pub(super) fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
+fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStreamBuilder::new(stream.schema(), AHEAD);
     let sender = builder.tx();
     builder.spawn(async move {
@@ -252,6 +252,13 @@ pub(super) fn ahead(mut stream: SendableRecordBatchStream) -> SendableRecordBatc
         Ok(())
     });
     builder.build()
+}
+
+/// A stream whose first batch is there: the tasks that read its pieces are running.
+pub(super) async fn begun(mut stream: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let schema = stream.schema();
+    let first = futures::stream::iter(stream.next().await);
+    Box::pin(RecordBatchStreamAdapter::new(schema, first.chain(stream)))
 }
 
 /// Adds columns of nulls for those that a file does not have.
