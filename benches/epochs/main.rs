@@ -148,14 +148,10 @@ async fn update(scale: Scale) -> Result<()> {
         for record in &records {
             check("rows of an update", record.output_rows, touched)?;
         }
-        let time = records
-            .iter()
-            .map(|record| record.duration.as_secs_f64())
-            .sum::<f64>();
-        let mean = time / records.len() as f64 * 1e6;
+        let time = median(&records);
         println!(
-            "update of {touched} groups of {groups}: {mean:.0} microseconds, mean of {epochs} epochs ({:.2} x)",
-            mean / *first.get_or_insert(mean)
+            "update of {touched} groups of {groups}: {time:.0} microseconds, median ({:.2} x)",
+            time / *first.get_or_insert(time)
         );
     }
     Ok(())

@@ -42,7 +42,8 @@ impl Input {
 const FILE_ROWS: usize = 1_000_000;
 const ROW_GROUP_ROWS: usize = 131_072;
 const BATCH_ROWS: usize = 8_192;
-const COLUMNS: &str = "ts TIMESTAMP(6), key BIGINT, \"user\" VARCHAR, price DOUBLE, kind VARCHAR";
+const COLUMNS: &str =
+    "ts TIMESTAMP(6), \"key\" BIGINT, \"user\" VARCHAR, price DOUBLE, kind VARCHAR";
 
 /// Makes the table `events` in both sessions, and tells the rows to who counts them.
 pub(crate) async fn make(

@@ -15,33 +15,56 @@ use super::runs::Run;
 /// A run with more than so many times the touched groups is searched, not read.
 const SEARCH: usize = 4;
 
-/// Where the groups of a run are, by the hash of their keys. 12 bytes a row.
+/// Where the groups of a run are, by the hash of their keys. Hashes are spread evenly: the upper bits of one
+/// tell where it is among all, give or take a few. 13 bytes a row.
 #[derive(Debug)]
 pub(super) struct KeyIndex {
     /// Ascending.
     hashes: Vec<u64>,
     /// Row of each hash.
     rows: Vec<u32>,
+    /// Place of the first hash with these upper bits or greater ones.
+    first: Vec<u32>,
+    /// Bits below the upper ones.
+    lower: u32,
 }
 
 impl KeyIndex {
     /// Bytes that the index of a row takes.
-    pub(super) const ROW_BYTES: usize = 12;
+    pub(super) const ROW_BYTES: usize = 13;
 
     fn of(run: &RecordBatch, keys: usize) -> Result<Self> {
         let hashes = hashes(run, keys)?;
         let mut order: Vec<(u64, u32)> = hashes.into_iter().zip(0..).collect();
         order.sort_unstable();
+        // A place for every four hashes.
+        let upper = (order.len() / 4).max(2).ilog2();
+        let lower = u64::BITS - upper;
+        let mut first = Vec::with_capacity(1 << upper);
+        for (place, (hash, _)) in (0_u32..).zip(&order) {
+            while first.len() as u64 <= hash >> lower {
+                first.push(place);
+            }
+        }
         let (hashes, rows) = order.into_iter().unzip();
-        Ok(Self { hashes, rows })
+        Ok(Self {
+            hashes,
+            rows,
+            first,
+            lower,
+        })
     }
 
     /// Rows whose hash is one of these, in order.
     fn find(&self, hashes: &HashSet<u64>) -> UInt32Array {
         let mut found = Vec::new();
         for hash in hashes {
-            let from = self.hashes.partition_point(|held| held < hash);
-            let held = self.hashes.iter().zip(&self.rows).skip(from);
+            // Behind the last upper bits there is nothing.
+            let Some(from) = self.first.get((hash >> self.lower) as usize) else {
+                continue;
+            };
+            let held = self.hashes.iter().zip(&self.rows).skip(*from as usize);
+            let held = held.skip_while(|(held, _)| *held < hash);
             found.extend(
                 held.take_while(|(held, _)| *held == hash)
                     .map(|(_, row)| *row),

@@ -22,7 +22,7 @@ use crate::config::OutputMode;
 use crate::state::{GateState, SharedSlices};
 
 /// Runs that a slice may have before they are merged: more make a merge rarer, and a release read more.
-const RUNS: usize = 32;
+const RUNS: usize = 64;
 
 /// The same where every epoch seeks the groups that it touched in all runs.
 const SEARCHED_RUNS: usize = 8;

@@ -1,7 +1,7 @@
-//! Hopping windows from the slices that they share.
+//! Windows from many runs: of the slices that hopping windows share, or of many small epochs.
 //!
-//! A slice is in `size / slide` windows. DataFusion's final aggregate would hash each of its rows once for
-//! every one of them; here each key gets a number once, and the states of a window's slices are merged by
+//! A slice is in `size / slide` windows, and DataFusion's final aggregate would hash each of its rows once for
+//! every one of them. Here each key gets a number once, and the states of a window's runs are merged by
 //! number, with DataFusion's own accumulators. One row a group and window goes on.
 
 use std::ops::Range;

@@ -1,11 +1,14 @@
 //! One file as a stream of batches, with the columns that are asked for.
 
+use std::collections::VecDeque;
 use std::io::Cursor;
 use std::sync::Arc;
+use std::task::Poll;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::csv::reader::Format;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
@@ -220,18 +223,30 @@ fn in_order(
     pieces: Vec<FileScanConfig>,
     env: &ReadEnv,
 ) -> BoxStream<'static, Result<RecordBatch>> {
-    let at_once = env.task.session_config().target_partitions().max(2);
+    let at_once = env.task.session_config().target_partitions().max(1);
     let env = env.clone();
-    let opened = futures::stream::iter(pieces).map(move |piece| {
+    let mut pieces = pieces.into_iter().map(move |piece| {
         let (format, env) = (Arc::clone(&format), env.clone());
-        async move {
-            let plan = format
-                .create_physical_plan(env.session.as_ref(), piece)
-                .await?;
+        SpawnedTask::spawn(async move {
+            let session = env.session.as_ref();
+            let plan = format.create_physical_plan(session, piece).await?;
             Ok::<_, DataFusionError>(ahead(execute_stream(plan, env.task)?))
-        }
+        })
     });
-    opened.buffered(at_once).try_flatten().boxed()
+    // A task for each piece that is read: a future in a queue would not begin before it is asked.
+    let mut reading = VecDeque::new();
+    let opened = futures::stream::poll_fn(move |_| {
+        while reading.len() < at_once {
+            let Some(task) = pieces.next() else { break };
+            reading.push_back(task);
+        }
+        Poll::Ready(reading.pop_front())
+    });
+    let opened = opened.then(|task| async {
+        let opened = task.join_unwind().await;
+        opened.map_err(|error| DataFusionError::External(Box::new(error)))?
+    });
+    opened.try_flatten().boxed()
 }
 
 /// Batches of a piece that are read before they are asked for: enough that a later piece is not waited for,

@@ -7,11 +7,11 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
 
 use super::super::groups::Groups;
-use super::super::runs::{self, Run};
+use super::super::runs::{self, Run, TIMELESS};
 use super::super::sessions::{self, Settled};
 use super::{GateShape, GateState, Partition, Release, Slices, batches, lock};
 use crate::config::OutputMode;
-use crate::time::Closed;
+use crate::time::{Closed, WindowShape};
 
 /// A window, and its slices among [`SharedSlices::slices`].
 #[derive(Debug, Clone)]
@@ -88,42 +88,22 @@ impl GateState {
         }
     }
 
-    /// Hopping windows that close in this epoch in append mode, and the slices that they share; none where
-    /// each slice comes out as it is.
+    /// Windows that close in this epoch in append mode, and the slices that they share or that are in many
+    /// runs; none where each run comes out as it is.
     pub fn shared(&self, partition: usize, release: Release) -> Option<SharedSlices> {
-        let GateShape::Hopping(shape) = self.shape else {
-            return None;
-        };
         if release.mode != OutputMode::Append {
             return None;
         }
         let partition = self.partition(partition);
         let partition = lock(&partition);
-        let mut slices: BTreeMap<i64, Vec<RecordBatch>> = BTreeMap::new();
-        for (slice, runs) in partition.kept.iter().chain(&partition.pending) {
-            slices.entry(*slice).or_default().extend(batches(runs));
-        }
-        if slices.contains_key(&runs::TIMELESS) {
+        if partition.kept.contains_key(&TIMELESS) || partition.pending.contains_key(&TIMELESS) {
             return None;
         }
-        let closes =
-            |begin: &i64| release.after.contains(*begin) && !release.before.contains(*begin);
-        let begins = slices.keys().flat_map(|slice| shape.windows(*slice));
-        let begins: BTreeSet<i64> = begins.filter(closes).collect();
-        let held = match (begins.first(), begins.last()) {
-            (Some(first), Some(last)) => *first..last.saturating_add(shape.size()),
-            _ => 0..0,
-        };
-        slices.retain(|slice, _| held.contains(slice));
-        let first = |from: i64| slices.range(..from).count();
-        let windows = begins.into_iter().map(|begin| WindowOfSlices {
-            begin,
-            slices: first(begin)..first(begin.saturating_add(shape.size())),
-        });
-        Some(SharedSlices {
-            windows: windows.collect(),
-            slices: slices.into_values().collect(),
-        })
+        match self.shape {
+            GateShape::Hopping(shape) => Some(hopping(shape, &partition, release)),
+            GateShape::One => in_many_runs(&partition, release),
+            GateShape::Sessions | GateShape::Timeless => None,
+        }
     }
 
     /// Runs of the sessions that close in this epoch, or of all sessions in complete mode.
@@ -248,6 +228,64 @@ impl GateState {
         }
         Ok(out)
     }
+}
+
+/// Whether a window closes in an epoch.
+fn closes(begin: i64, release: Release) -> bool {
+    release.after.contains(begin) && !release.before.contains(begin)
+}
+
+/// The runs of a partition by slice, those of earlier epochs first.
+fn by_slice<'a>(
+    slices: impl Iterator<Item = (&'a i64, &'a Vec<Run>)>,
+) -> BTreeMap<i64, Vec<RecordBatch>> {
+    let mut all: BTreeMap<i64, Vec<RecordBatch>> = BTreeMap::new();
+    for (slice, runs) in slices {
+        all.entry(*slice).or_default().extend(batches(runs));
+    }
+    all
+}
+
+/// Hopping windows that close, and the slices that they share.
+fn hopping(shape: WindowShape, partition: &Partition, release: Release) -> SharedSlices {
+    let mut slices = by_slice(partition.kept.iter().chain(&partition.pending));
+    let begins = slices.keys().flat_map(|slice| shape.windows(*slice));
+    let begins: BTreeSet<i64> = begins.filter(|begin| closes(*begin, release)).collect();
+    let held = match (begins.first(), begins.last()) {
+        (Some(first), Some(last)) => *first..last.saturating_add(shape.size()),
+        _ => 0..0,
+    };
+    slices.retain(|slice, _| held.contains(slice));
+    let first = |from: i64| slices.range(..from).count();
+    let windows = begins.into_iter().map(|begin| WindowOfSlices {
+        begin,
+        slices: first(begin)..first(begin.saturating_add(shape.size())),
+    });
+    SharedSlices {
+        windows: windows.collect(),
+        slices: slices.into_values().collect(),
+    }
+}
+
+/// Runs of a window behind which they are merged before they go on.
+const MANY_RUNS: usize = 4;
+
+/// Windows that close and are their own slices, if they are in many runs: many small epochs have left each
+/// of their groups in several.
+fn in_many_runs(partition: &Partition, release: Release) -> Option<SharedSlices> {
+    let held = partition.kept.iter().chain(&partition.pending);
+    let slices = by_slice(held.filter(|(slice, _)| closes(**slice, release)));
+    if slices.values().map(Vec::len).sum::<usize>() <= slices.len() * MANY_RUNS {
+        return None;
+    }
+    let windows = slices.keys().zip(0..).map(|(begin, at)| WindowOfSlices {
+        begin: *begin,
+        slices: at..at + 1,
+    });
+    Some(SharedSlices {
+        windows: windows.collect(),
+        slices: slices.into_values().collect(),
+    })
 }
 
 /// Adds runs to the output, for the window that begins at `begin`; empty ones are left out.
