@@ -160,10 +160,12 @@ impl Assigner {
     }
 
     /// The rows that are in an open window, with these columns alone if some are given, and their slices.
+    /// With `late` a few late rows may be among them, as [`Slices`] tells.
     pub(super) fn assign(
         &mut self,
         batch: RecordBatch,
         columns: Option<&[usize]>,
+        late: bool,
     ) -> Result<(RecordBatch, Slices)> {
         let needed = |batch: RecordBatch| match columns {
             Some(columns) => Ok(batch.project(columns)?),
@@ -188,8 +190,11 @@ impl Assigner {
         }
         self.fates.add(assigned.fates);
         let batch = needed(batch)?;
+        let few = assigned.fates.late < assigned.fates.accepted;
+        let stays = matches!(assigned.slices, Slices::Near(_)) && late && few;
         let (slices, batch) = match &assigned.stays {
             None => (assigned.slices, batch),
+            Some(_) if stays => (assigned.slices, batch),
             Some(stays) => (
                 assigned.slices.filter(stays)?,
                 filter_record_batch(&batch, stays)?,
@@ -242,7 +247,7 @@ struct AssignStream {
 
 impl AssignStream {
     fn assign(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        let (batch, slices) = self.assigner.assign(batch, None)?;
+        let (batch, slices) = self.assigner.assign(batch, None, false)?;
         let mut columns = batch.columns().to_vec();
         columns.push(Arc::new(slices.into_array()));
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)

@@ -18,6 +18,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::expressions::{Column, Literal};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
@@ -37,6 +38,8 @@ struct Aggregation {
     columns: Vec<usize>,
     keys: Vec<Arc<dyn PhysicalExpr>>,
     aggregates: Vec<Arc<AggregateFunctionExpr>>,
+    /// Whether no row can make it fail, so that late ones may be among those it is given.
+    infallible: bool,
     /// Arguments of each aggregate, and its filter.
     arguments: Vec<(Vec<Arc<dyn PhysicalExpr>>, Option<Arc<dyn PhysicalExpr>>)>,
 }
@@ -67,10 +70,14 @@ impl Aggregation {
             let arguments = arguments.iter().map(over).collect::<Result<_>>()?;
             Ok((arguments, filter.as_ref().map(over).transpose()?))
         });
+        let plain = |expr: &Arc<dyn PhysicalExpr>| expr.is::<Column>() || expr.is::<Literal>();
+        let mut expressions = keys.iter().chain(filters.iter().flatten());
+        let infallible = expressions.all(plain) && aggregates.iter().all(cannot_fail);
         Ok(Self {
             keys: keys.iter().map(over).collect::<Result<_>>()?,
             aggregates: aggregates.to_vec(),
             arguments: arguments.collect::<Result<_>>()?,
+            infallible,
             columns,
         })
     }
@@ -95,6 +102,18 @@ impl Aggregation {
         });
         Ok((keys, arguments.collect::<Result<_>>()?))
     }
+}
+
+/// Whether an aggregate takes any row: it is one of DataFusion's that cannot overflow, over columns.
+fn cannot_fail(aggregate: &Arc<AggregateFunctionExpr>) -> bool {
+    let arguments = aggregate.expressions();
+    let plain = |expr: &Arc<dyn PhysicalExpr>| expr.is::<Column>() || expr.is::<Literal>();
+    let takes_any = match aggregate.fun().name() {
+        "count" | "min" | "max" => true,
+        "sum" | "avg" => aggregate.field().data_type().is_floating(),
+        _ => false,
+    };
+    takes_any && !aggregate.is_distinct() && arguments.iter().all(plain)
 }
 
 /// Partial states of the rows in open windows: `(slice, keys …, states …)`.
@@ -210,16 +229,17 @@ impl ExecutionPlan for TimeWindowPartialExec {
         let consumer = MemoryConsumer::new(format!("TimeWindowPartial[{partition}]"));
         let epoch = epoch(&context)?;
         let settings = &context.session_config().options().execution;
+        let keyed = !self.aggregation.keys.is_empty();
         let state = self.info.gate.state(&epoch);
-        let rows = settings.skip_partial_aggregation_probe_rows_threshold;
         let probe = Probe {
-            // What the epoch before has learned is soon confirmed.
-            rows: if state.is_sparse() { rows / 8 } else { rows },
-            ratio: settings.skip_partial_aggregation_probe_ratio_threshold,
+            rows: settings.skip_partial_aggregation_probe_rows_threshold,
+            // DataFusion's way to switch it off.
+            off: !keyed || settings.skip_partial_aggregation_probe_ratio_threshold >= 1.0,
         };
         let intake = Intake {
-            probe: (!self.aggregation.keys.is_empty()).then_some(probe),
-            apart: false,
+            // What the epochs before have learned is looked at again now and then.
+            apart: !probe.off && state.is_sparse() && !epoch.number.is_multiple_of(LOOK_AGAIN),
+            probe,
             state,
             assigner: Assigner::new(self.info.clone(), &epoch),
             states: None,
@@ -241,12 +261,22 @@ impl ExecutionPlan for TimeWindowPartialExec {
     }
 }
 
-/// After so many rows with more groups a row than this, rows are not aggregated here: it would not make them
-/// fewer. The settings are those of DataFusion's partial aggregate.
+/// When rows are not aggregated here, for it would hardly make them fewer.
 struct Probe {
+    /// Rows after which it is known within an epoch: DataFusion's setting.
     rows: usize,
-    ratio: f64,
+    off: bool,
 }
+
+/// Groups a row behind which rows are not aggregated here. DataFusion's own share, 0.8, is of rows that one
+/// more exchange follows; here what partial aggregation leaves over is merged by number.
+const SPARSE: f64 = 0.6;
+
+/// Fewer rows than this say nothing.
+const FEW_ROWS: usize = 1_024;
+
+/// One epoch in so many aggregates its rows, to see whether it pays again.
+const LOOK_AGAIN: u64 = 16;
 
 /// Takes in one partition of an epoch.
 struct Intake {
@@ -258,8 +288,7 @@ struct Intake {
     states: Option<PartialAggregate>,
     memory: MemoryReservation,
     state: Arc<GateState>,
-    /// None without keys, where groups are few, and once it is known.
-    probe: Option<Probe>,
+    probe: Probe,
     /// Whether rows hardly share a group, and are made states one by one.
     apart: bool,
 }
@@ -269,7 +298,8 @@ impl Intake {
     async fn states(mut self) -> Result<Option<(RecordBatch, Option<Self>)>> {
         while let Some(batch) = self.input.next().await {
             let columns = Some(self.aggregation.columns.as_slice());
-            let (batch, slices) = self.assigner.assign(batch?, columns)?;
+            let late = self.aggregation.infallible && !self.apart;
+            let (batch, slices) = self.assigner.assign(batch?, columns, late)?;
             if slices.is_empty() {
                 continue;
             }
@@ -292,24 +322,26 @@ impl Intake {
             self.states = Some(states);
         }
         self.assigner.finish();
-        match self.states.take() {
-            Some(states) if states.groups() > 0 => Ok(Some((states.finish()?, None))),
-            _ => Ok(None),
+        let Some(states) = self.states.take().filter(|states| states.groups() > 0) else {
+            return Ok(None);
+        };
+        if states.rows() >= FEW_ROWS {
+            self.state.set_sparse(is_sparse(&states));
         }
+        Ok(Some((states.finish()?, None)))
     }
 
     /// Whether enough rows have been seen now to know that they hardly share groups.
     fn learns_to_leave_apart(&mut self, states: &PartialAggregate) -> bool {
-        let Some(probe) = &self.probe else {
-            return false;
-        };
-        let (rows, groups) = (states.rows(), states.groups());
-        if rows < probe.rows {
-            return false;
+        let learns = !self.probe.off && states.rows() >= self.probe.rows && is_sparse(states);
+        if learns {
+            self.apart = true;
+            self.state.set_sparse(true);
         }
-        self.apart = groups as f64 > rows as f64 * probe.ratio;
-        self.probe = None;
-        self.state.set_sparse(self.apart);
-        self.apart
+        learns
     }
+}
+
+fn is_sparse(states: &PartialAggregate) -> bool {
+    states.groups() as f64 > states.rows() as f64 * SPARSE
 }

@@ -6,9 +6,12 @@
 //!
 //! ```text
 //!               key number   0   1   2   3        group   slice  key
-//!   slice 10:00 number 0   | 0 | 1 | - | 4 |        0     10:00  a
-//!   slice 10:05 number 1   | 2 | - | 3 | - |        1     10:00  b      …
+//!   slice 10:00 number 1   | 1 | 2 | - | 5 |        1     10:00  a
+//!   slice 10:05 number 2   | 3 | - | 4 | - |        2     10:00  b      …
 //! ```
+//!
+//! Late rows that are among the rows go to a group of nobody, number 0, which never comes out: where no
+//! aggregate can fail on them, that is cheaper than copying all the others.
 //!
 //! Without keys a row's group is its slice, and nothing is hashed at all. Keys are numbered by DataFusion's
 //! `GroupValues`, and groups are aggregated by DataFusion's accumulators.
@@ -88,7 +91,8 @@ impl PartialAggregate {
         })
     }
 
-    /// Adds rows: their slices, their keys, and the arguments of each aggregate.
+    /// Adds rows: their slices, their keys, and the arguments of each aggregate. Late rows among them are left
+    /// out.
     ///
     /// # Errors
     /// - those of the accumulators
@@ -119,7 +123,7 @@ impl PartialAggregate {
 
     /// Groups that they are in.
     pub fn groups(&self) -> usize {
-        self.groups.len()
+        self.groups.len().saturating_sub(1)
     }
 
     /// The states of rows, each a group of its own: for rows that hardly share a group.
@@ -169,14 +173,14 @@ impl PartialAggregate {
                 columns.push(take(&key, &numbers, None)?);
             }
         }
-        let in_order = order.values().iter().zip(0..).all(|(at, row)| *at == row);
+        let in_order = order.values().iter().zip(1..).all(|(at, row)| *at == row);
         for accumulator in &mut self.accumulators {
             for state in accumulator.state(EmitTo::All)? {
-                if state.len() != order.len() {
+                if state.len() != groups.len() {
                     return internal_err!("an aggregate has {} states", state.len());
                 }
                 columns.push(match in_order {
-                    true => state,
+                    true => state.slice(1, order.len()),
                     false => take(&state, &order, None)?,
                 });
             }
@@ -190,13 +194,13 @@ impl PartialAggregate {
 struct Groups {
     /// Number of each slice.
     numbers: HashMap<i64, u32>,
-    /// Slice of each number.
+    /// Slice of each number; that of number 0, of late rows, means nothing.
     slices: Vec<i64>,
-    /// With keys: for each slice the group of each key, plus one; 0 where there is none.
+    /// With keys: for each slice the group of each key; 0 where there is none.
     table: Vec<Vec<u32>>,
     /// Places of the table, all slices together.
     places: usize,
-    /// With keys: number of the slice and of the key of each group.
+    /// With keys: number of the slice and of the key of each group; group 0 is of late rows.
     groups: Vec<(u32, u32)>,
     keyed: bool,
 }
@@ -217,6 +221,9 @@ impl Groups {
     }
 
     fn number(&mut self, slice: i64) -> u32 {
+        if self.slices.is_empty() {
+            self.slices.push(i64::MIN);
+        }
         let next = self.slices.len() as u32;
         let number = *self.numbers.entry(slice).or_insert(next);
         if number == next {
@@ -231,6 +238,7 @@ impl Groups {
         match slices {
             Slices::Near(near) => {
                 let last = near.used.last().map_or(0, |last| *last as usize);
+                // Late rows come before the first place that is used, and keep number 0.
                 let mut known = vec![0_usize; last + 1];
                 for place in &near.used {
                     if let Some(known) = known.get_mut(*place as usize) {
@@ -260,10 +268,14 @@ impl Groups {
 
     /// Turns the slice's number of each row into its group, with the number of its key.
     fn of(&mut self, rows: &mut [usize], keys: &[usize], count: usize) {
-        self.keyed = true;
+        if !self.keyed {
+            self.keyed = true;
+            self.groups.push((0, 0));
+        }
         self.table.resize_with(self.slices.len(), Vec::new);
         for (row, key) in rows.iter_mut().zip(keys) {
-            let Some(of_slice) = self.table.get_mut(*row) else {
+            // Late rows stay where they are.
+            let Some(of_slice) = self.table.get_mut(*row).filter(|_| *row > 0) else {
                 continue;
             };
             if of_slice.len() <= *key {
@@ -274,10 +286,10 @@ impl Groups {
             }
             if let Some(group) = of_slice.get_mut(*key) {
                 if *group == 0 {
-                    self.groups.push((*row as u32, *key as u32));
                     *group = self.groups.len() as u32;
+                    self.groups.push((*row as u32, *key as u32));
                 }
-                *row = *group as usize - 1;
+                *row = *group as usize;
             }
         }
     }
@@ -307,7 +319,7 @@ impl Groups {
         let mut ranked: Vec<usize> = (0..self.slices.len()).collect();
         ranked.sort_unstable_by_key(|number| self.slices.get(*number));
         let mut of_slice = vec![Vec::new(); self.slices.len()];
-        for group in 0..self.len() as u32 {
+        for group in 1..self.len() as u32 {
             if let Some(of_slice) = of_slice.get_mut(self.slice_number(group) as usize) {
                 of_slice.push(group);
             }
@@ -398,6 +410,27 @@ mod tests {
         let states = partial.finish().unwrap();
         assert_eq!(column(&states, 0), [-10, 0, 30]);
         assert_eq!(column(&states, 1), [1, 1, 3]);
+    }
+
+    #[test]
+    fn late_rows_are_in_no_group() {
+        let shape = WindowShape::new(Unit::Second, 10, 10, 0).unwrap();
+        let ticks = Int64Array::from(vec![5, 25, 13, 27]);
+        let assigned = crate::state::Assignment::Windows(shape).assign(&ticks, Closed::Through(10));
+        let mut partial = counts(0);
+        partial.update(&assigned.slices, &[], &ones(4)).unwrap();
+        let states = partial.finish().unwrap();
+        assert_eq!(
+            (column(&states, 0), column(&states, 1)),
+            (vec![20], vec![2])
+        );
+        let mut partial = counts(1);
+        let keys: ArrayRef = Arc::new(StringArray::from(vec!["a", "a", "b", "c"]));
+        partial.update(&assigned.slices, &[keys], &ones(4)).unwrap();
+        assert_eq!(partial.groups(), 2);
+        let states = partial.finish().unwrap();
+        assert_eq!(column(&states, 0), [20, 20]);
+        assert_eq!(column(&states, 2), [1, 1]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::config::OutputMode;
 use crate::state::{GateState, SharedSlices};
 
 /// Runs that a slice may have before they are merged: more make a merge rarer, and a release read more.
-const RUNS: usize = 64;
+const RUNS: usize = 32;
 
 /// The same where every epoch seeks the groups that it touched in all runs.
 const SEARCHED_RUNS: usize = 8;
@@ -135,9 +135,6 @@ impl Reducer {
     ) -> Result<()> {
         let runs = state.take_all();
         let mut exchange = Exchange::new(keys, partitions);
-        for run in runs {
-            exchange.route(run, |partition, batch| state.put(partition, batch))?;
-        }
-        Ok(())
+        exchange.route(&runs, |partition, batch| state.put(partition, batch))
     }
 }

@@ -6,10 +6,9 @@
 //! partition and slice at once, so that they are copied once.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
-use datafusion::arrow::compute::take_record_batch;
+use datafusion::arrow::compute::{interleave_record_batch, take_record_batch};
 use datafusion::common::Result;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 
@@ -36,36 +35,38 @@ impl Exchange {
         }
     }
 
-    /// Hands the rows of a batch to their partitions, those of each in order of their first column.
+    /// Hands the rows of batches to their partitions, those of each in order of their first column: a slice's
+    /// rows are together then, and in one run.
     pub(super) fn route(
         &mut self,
-        batch: RecordBatch,
+        batches: &[RecordBatch],
         mut to: impl FnMut(usize, RecordBatch) -> Result<()>,
     ) -> Result<()> {
         if self.keys.is_empty() || self.partitions < 2 {
-            return to(0, batch);
+            return batches.iter().try_for_each(|batch| to(0, batch.clone()));
         }
-        let keys: &[ArrayRef] = batch.columns().get(self.keys.clone()).unwrap_or_default();
-        self.hashes.clear();
-        self.hashes.resize(batch.num_rows(), 0);
-        create_hashes(keys, &RandomState::with_seed(SEED), &mut self.hashes)?;
         let mut of_partition = vec![Vec::new(); self.partitions as usize];
-        for (hash, row) in self.hashes.iter().zip(0_u32..) {
-            // The upper bits: a hash table of the groups takes the lower ones.
-            let partition = (hash >> 32) % self.partitions;
-            if let Some(rows) = of_partition.get_mut(partition as usize) {
-                rows.push(row);
-            }
+        for (number, batch) in batches.iter().enumerate() {
+            self.part(number, batch, &mut of_partition)?;
         }
-        let slices = Arc::new(slices(&batch)?.clone());
-        let slice = |row: &u32| slices.values().get(*row as usize).copied();
         for rows in &mut of_partition {
-            if !rows.is_sorted_by_key(slice) {
-                rows.sort_by_key(slice);
+            if !rows.is_sorted_by_key(|row| row.slice) {
+                rows.sort_by_key(|row| row.slice);
             }
         }
-        let order = UInt32Array::from_iter_values(of_partition.iter().flatten().copied());
-        let ordered = take_record_batch(&batch, &order)?;
+        let places = of_partition.iter().flatten();
+        let ordered = match batches {
+            [] => return Ok(()),
+            [one] => {
+                let rows = UInt32Array::from_iter_values(places.map(|row| row.row as u32));
+                take_record_batch(one, &rows)?
+            }
+            many => {
+                let many: Vec<&RecordBatch> = many.iter().collect();
+                let rows: Vec<_> = places.map(|row| (row.batch, row.row)).collect();
+                interleave_record_batch(&many, &rows)?
+            }
+        };
         let mut from = 0;
         for (partition, rows) in of_partition.iter().enumerate() {
             if !rows.is_empty() {
@@ -75,16 +76,57 @@ impl Exchange {
         }
         Ok(())
     }
+
+    /// Adds the rows of one batch to those of their partitions.
+    fn part(
+        &mut self,
+        number: usize,
+        batch: &RecordBatch,
+        of_partition: &mut [Vec<Row>],
+    ) -> Result<()> {
+        let keys: &[ArrayRef] = batch.columns().get(self.keys.clone()).unwrap_or_default();
+        self.hashes.clear();
+        self.hashes.resize(batch.num_rows(), 0);
+        create_hashes(keys, &RandomState::with_seed(SEED), &mut self.hashes)?;
+        let slices = slices(batch)?.values();
+        for (row, (hash, slice)) in self.hashes.iter().zip(slices).enumerate() {
+            // The upper bits: a hash table of the groups takes the lower ones.
+            let partition = (hash >> 32) % self.partitions;
+            if let Some(rows) = of_partition.get_mut(partition as usize) {
+                rows.push(Row {
+                    slice: *slice,
+                    batch: number,
+                    row,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a row is, and its slice.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    slice: i64,
+    batch: usize,
+    row: usize,
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::{HashMap, HashSet};
+    use std::sync::Arc;
 
     use datafusion::arrow::array::{AsArray, Int64Array, StringArray};
     use datafusion::arrow::datatypes::Int64Type;
 
     use super::*;
+
+    #[test]
+    fn no_batches_are_no_rows() {
+        let taken = Exchange::new(1..2, 3).route(&[], |_, _| panic!("there is no row"));
+        taken.unwrap();
+    }
 
     #[test]
     fn a_key_is_in_one_partition_and_each_is_in_order_of_slices() {
@@ -97,9 +139,10 @@ mod tests {
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let mut seen: HashMap<String, HashSet<usize>> = HashMap::new();
         let mut rows = 0;
-        for half in [batch.slice(0, 200), batch.slice(200, 300)] {
+        let one = vec![batch.slice(0, 200)];
+        for half in [one, vec![batch.slice(200, 100), batch.slice(300, 200)]] {
             let mut exchange = Exchange::new(1..2, 3);
-            let taken = exchange.route(half, |partition, part| {
+            let taken = exchange.route(&half, |partition, part| {
                 rows += part.num_rows();
                 assert!(
                     part.column(0)

@@ -32,6 +32,9 @@ use crate::config::OutputMode;
 use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Release, coalesced};
 use crate::time::{Closed, Instant, Span};
 
+/// Rows that are taken in together: more make fewer runs.
+const TOGETHER: usize = 65_536;
+
 /// What a gate is, apart from its input.
 #[derive(Debug)]
 pub struct GateInfo {
@@ -240,12 +243,18 @@ impl Stateful for TimeWindowGateExec {
         let pool = Arc::clone(context.memory_pool());
         let mut exchange = Exchange::new(self.info.key_range(), self.partitions());
         let mut input = self.input.execute(intake, Arc::clone(&context))?;
+        let mut to = |partition, batch| state.absorb(partition, batch, epoch.turn(), &pool);
+        let (mut batches, mut rows) = (Vec::new(), 0);
         while let Some(batch) = input.next().await {
-            exchange.route(batch?, |partition, batch| {
-                state.absorb(partition, batch, epoch.turn(), &pool)
-            })?;
+            let batch = batch?;
+            rows += batch.num_rows();
+            batches.push(batch);
+            if rows >= TOGETHER {
+                exchange.route(&std::mem::take(&mut batches), &mut to)?;
+                rows = 0;
+            }
         }
-        Ok(())
+        exchange.route(&batches, &mut to)
     }
 
     async fn set_absorbed(&self, context: &Arc<TaskContext>) -> Result<()> {
