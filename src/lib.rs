@@ -22,13 +22,14 @@
 //! 4. DataFusion optimizes the plan; [`logical::KeepStreams`] keeps it from changing what the
 //!    watermark sees.
 //! 5. [`physical::planner`] makes plan nodes: [`physical::StreamScanExec`],
-//!    [`physical::WatermarkExec`], [`physical::TimeWindowAssignExec`], DataFusion's partial
-//!    aggregate, [`physical::TimeWindowGateExec`], DataFusion's final aggregate.
+//!    [`physical::WatermarkExec`], [`physical::TimeWindowPartialExec`],
+//!    [`physical::TimeWindowGateExec`], DataFusion's final aggregate.
 //! 6. [`query::StreamQueryExec`] runs that plan over and over, an epoch a turn: a finite DataFusion
 //!    query over the rows that have arrived.
 //! 7. [`source::Cursor`] cuts every source's rows into epochs, in order of arrival.
 //! 8. Rows pass the clause, which observes the greatest event time ([`state::Watermarks`]), and are
-//!    assigned to slices of time; late ones leave, counted ([`state::Assignment`]).
+//!    assigned to slices of time; late ones leave, counted ([`state::Assignment`]). The others are
+//!    aggregated by slice and keys, with DataFusion's accumulators ([`state::PartialAggregate`]).
 //! 9. The gate keeps partial states of open windows ([`state::GateState`]). At the epoch's end the
 //!    watermark is known, and the states of the windows it has closed go on to the final aggregate.
 //! 10. The epoch commits: its rows go to the reader or to the streaming table
@@ -50,6 +51,7 @@
 //! | [`catalog`] | names: streaming tables and the functions that show them |
 //! | [`context`] | [`StreamContext`](context::StreamContext): installs all of it into DataFusion |
 //! | [`repl`], [`slt`] | the prompt; the sqllogictest adapter |
+//! | [`guide`] | how fast it is, and why |
 //! | [`time`] | ground floor: instants, spans, windows; integers only |
 //! | [`config`], [`error`] | ground floor: settings; refusals and how they are shown |
 
@@ -57,6 +59,7 @@ pub mod catalog;
 pub mod config;
 pub mod context;
 pub mod error;
+pub mod guide;
 pub mod logical;
 pub mod physical;
 pub mod query;

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::csv::Writer as CsvWriter;
-use datafusion::arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
+use datafusion::arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::arrow::json::LineDelimitedWriter;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::datasource::MemTable;
 use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::prelude::SessionContext;
 use tidegate::context::StreamContext;
 
@@ -39,7 +38,8 @@ impl Input {
     }
 }
 
-const FILE_ROWS: usize = 1_000_000;
+/// Row groups of a file: a million rows.
+const FILE_GROUPS: usize = 8;
 const ROW_GROUP_ROWS: usize = 131_072;
 const BATCH_ROWS: usize = 8_192;
 const COLUMNS: &str =
@@ -58,14 +58,18 @@ pub(crate) async fn make(
         return in_memory(workload, expected, stream, batch).await;
     }
     let mut generator = Generator::new(workload);
+    let mut next = generator.batch(ROW_GROUP_ROWS)?;
     let mut number = 0;
-    while let Some(rows) = generator.batch(FILE_ROWS)? {
-        count(&rows, expected);
-        write(
-            input,
-            &folder.join(format!("events-{number:06}.{}", extension(input))),
-            &rows,
-        )?;
+    while next.is_some() {
+        let path = folder.join(format!("events-{number:06}.{}", extension(input)));
+        // One row group after the other: the rows of a file are never in memory at once.
+        let file = std::iter::from_fn(|| {
+            let rows = next.take()?;
+            count(&rows, expected);
+            next = generator.batch(ROW_GROUP_ROWS).transpose()?.ok();
+            Some(rows)
+        });
+        write(input, &path, file.take(FILE_GROUPS))?;
         number += 1;
     }
     let path = folder.display();
@@ -99,21 +103,29 @@ fn count(rows: &RecordBatch, expected: &mut [Expected]) {
     }
 }
 
-fn write(input: Input, path: &Path, rows: &RecordBatch) -> Result<()> {
+fn write(input: Input, path: &Path, rows: impl Iterator<Item = RecordBatch>) -> Result<()> {
     let file = BufWriter::new(File::create(path)?);
+    let mut rows = rows.peekable();
     match input {
         Input::Memory | Input::Parquet => {
-            let properties = WriterProperties::builder()
-                .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-                .build();
-            let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties))?;
-            writer.write(rows)?;
+            let schema = rows
+                .peek()
+                .map(RecordBatch::schema)
+                .unwrap_or_else(|| Arc::new(Schema::empty()));
+            let mut writer = ArrowWriter::try_new(file, schema, None)?;
+            for rows in rows {
+                writer.write(&rows)?;
+                writer.flush()?;
+            }
             writer.close()?;
         }
-        Input::Csv => CsvWriter::new(file).write(rows)?,
+        Input::Csv => {
+            let mut writer = CsvWriter::new(file);
+            rows.try_for_each(|rows| writer.write(&rows))?;
+        }
         Input::Json => {
             let mut writer = LineDelimitedWriter::new(file);
-            writer.write(rows)?;
+            rows.try_for_each(|rows| writer.write(&rows))?;
             writer.finish()?;
         }
     }
