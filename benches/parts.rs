@@ -23,7 +23,7 @@ use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
 use tidegate::config::OutputMode;
 use tidegate::context::StreamContext;
 use tidegate::state::{
-    Accepted, Assignment, EventTimes, Fates, GateShape, GateState, Release, merge,
+    Accepted, Assignment, EventTimes, Fates, GateShape, GateState, Part, Release, merge,
 };
 use tidegate::time::{Closed, Instant, Unit, WindowShape};
 
@@ -141,7 +141,8 @@ fn gate(c: &mut Criterion) {
         b.iter_batched(
             new,
             |gate| {
-                gate.absorb(0, batch.clone(), 1, &pool).unwrap();
+                gate.absorb(0, Part::whole(batch.clone()), 1, &pool)
+                    .unwrap();
                 gate.note(Fates::default(), BTreeMap::new(), 1);
                 let out = gate.release(0, release).unwrap();
                 assert_eq!(out.iter().map(RecordBatch::num_rows).sum::<usize>(), 4_096);

@@ -452,3 +452,30 @@ async fn a_stream_of_a_streaming_table_reads_what_it_emits() {
         .to_string();
     assert!(error.contains("SOURCE_IN_USE"), "{error}");
 }
+
+#[tokio::test]
+async fn partitions_do_not_make_state_larger() {
+    let mut sizes = Vec::new();
+    for partitions in [1, 8, 3] {
+        let ctx = StreamContext::new().unwrap();
+        let set = format!("SET datafusion.execution.target_partitions = {partitions}");
+        ctx.sql(&set).await.unwrap().collect().await.unwrap();
+        let rows = "CREATE TABLE t AS SELECT value AS v, TIMESTAMP '2026-10-01T09:00:00' AS ts FROM range(0, 20000)";
+        ctx.sql(rows).await.unwrap().collect().await.unwrap();
+        ctx.sql(
+            "CREATE STREAMING TABLE q AS SELECT window.start AS start, v, count(*) AS n
+             FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 SECOND GROUP BY window(ts, '10 seconds'), v",
+        )
+        .await
+        .unwrap();
+        let first = ctx.refresh("q").await.unwrap()[0].clone();
+        // And none the larger when they are parted anew.
+        let set = "SET datafusion.execution.target_partitions = 5";
+        ctx.sql(set).await.unwrap().collect().await.unwrap();
+        let second = ctx.refresh("q").await.unwrap()[0].clone();
+        assert_eq!((first.open_groups, second.open_groups), (20_000, 20_000));
+        sizes.extend([first.state_bytes, second.state_bytes]);
+    }
+    let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+    assert!(*most < 2 * least, "{sizes:?} bytes");
+}

@@ -66,7 +66,7 @@ pub(crate) async fn make(
         let file = std::iter::from_fn(|| {
             let rows = next.take()?;
             count(&rows, expected);
-            next = generator.batch(ROW_GROUP_ROWS).transpose()?.ok();
+            next = generator.batch(ROW_GROUP_ROWS).ok().flatten();
             Some(rows)
         });
         write(input, &path, file.take(FILE_GROUPS))?;

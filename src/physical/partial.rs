@@ -10,13 +10,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::Result;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::expressions::{Column, Literal};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -46,7 +46,6 @@ struct Aggregation {
 
 impl Aggregation {
     fn try_new(
-        input: &Schema,
         keys: &[Arc<dyn PhysicalExpr>],
         aggregates: &[Arc<AggregateFunctionExpr>],
         filters: &[Option<Arc<dyn PhysicalExpr>>],
@@ -63,9 +62,7 @@ impl Aggregation {
             .collect();
         columns.sort_unstable();
         columns.dedup();
-        // The input's columns come first, then its slices: those are no argument.
-        let schema = input.project(&columns)?;
-        let over = |expr: &Arc<dyn PhysicalExpr>| reassign_expr_columns(Arc::clone(expr), &schema);
+        let over = |expr: &Arc<dyn PhysicalExpr>| among(expr, &columns);
         let arguments = arguments.iter().zip(filters).map(|(arguments, filter)| {
             let arguments = arguments.iter().map(over).collect::<Result<_>>()?;
             Ok((arguments, filter.as_ref().map(over).transpose()?))
@@ -104,6 +101,21 @@ impl Aggregation {
     }
 }
 
+/// An expression over these columns of its input alone. By their places: two columns may have one name.
+fn among(expr: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn PhysicalExpr>> {
+    let moved = Arc::clone(expr).transform_down(|expr| {
+        let Some(column) = expr.downcast_ref::<Column>() else {
+            return Ok(Transformed::no(expr));
+        };
+        let Ok(place) = columns.binary_search(&column.index()) else {
+            return internal_err!("{column} is not among the columns that are read");
+        };
+        let moved: Arc<dyn PhysicalExpr> = Arc::new(Column::new(column.name(), place));
+        Ok(Transformed::yes(moved))
+    });
+    moved.data()
+}
+
 /// Whether an aggregate takes any row: it is one of DataFusion's that cannot overflow, over columns.
 fn cannot_fail(aggregate: &Arc<AggregateFunctionExpr>) -> bool {
     let arguments = aggregate.expressions();
@@ -136,7 +148,7 @@ impl TimeWindowPartialExec {
         filters: &[Option<Arc<dyn PhysicalExpr>>],
         schema: SchemaRef,
     ) -> Result<Self> {
-        let aggregation = Aggregation::try_new(&input.schema(), keys, aggregates, filters)?;
+        let aggregation = Aggregation::try_new(keys, aggregates, filters)?;
         Ok(Self::over(input, info, aggregation, schema))
     }
 
@@ -315,7 +327,7 @@ impl Intake {
             }
             states.update(&slices, &keys, &arguments)?;
             let no_room = self.memory.try_resize(states.size()).is_err();
-            if self.learns_to_leave_apart(&states) || no_room || states.is_full() {
+            if self.learns_to_leave_apart(&states) || no_room {
                 self.memory.free();
                 return Ok(Some((states.finish()?, Some(self))));
             }

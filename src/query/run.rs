@@ -140,7 +140,7 @@ impl Run {
         let epoch = self.epoch(state, false, slices.collect());
         let parts = Parts::of(made_anew(&self.plan)?);
         let mut done = self.attempt(&parts, &epoch, &mut watch, shown).await;
-        if done.is_ok()
+        if matches!(done, Ok(Some(_)))
             && let Err(error) = finish(state, uses, taken).await
         {
             done = Err(error);

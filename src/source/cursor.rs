@@ -245,7 +245,7 @@ impl Cursor {
         };
         let reading = self.reading(columns, env).await?;
         if once && reading.reader.decodes() {
-            return match reading.is_at_hand().await {
+            return match reading.is_at_hand(cut.limits.files).await {
                 Ok(true) => Ok(self.feed(cut)),
                 Ok(false) => self.taken(&mut cut).await,
                 Err(error) => {
@@ -408,17 +408,23 @@ impl Reading {
         })
     }
 
-    /// Whether there are rows to begin an epoch with. Ends of files are passed over, to be given again.
-    async fn is_at_hand(&mut self) -> Result<bool> {
+    /// Whether there are rows for an epoch of so many files. What is looked at is given again.
+    async fn is_at_hand(&mut self, files: Option<u64>) -> Result<bool> {
         let mut passed = VecDeque::new();
-        let found = loop {
-            match self.next().await? {
-                Arrival::FileEnd => passed.push_back(Arrival::FileEnd),
-                other => break other,
+        let rows = loop {
+            if files.is_some_and(|most| passed.len() as u64 >= most) {
+                break false;
+            }
+            let found = self.next().await?;
+            let (rows, end) = (
+                matches!(&found, Arrival::Rows(_)),
+                matches!(&found, Arrival::FileEnd),
+            );
+            passed.push_back(found);
+            if !end {
+                break rows;
             }
         };
-        let rows = matches!(&found, Arrival::Rows(_));
-        passed.push_back(found);
         passed.append(&mut self.ahead);
         self.ahead = passed;
         Ok(rows)

@@ -35,7 +35,7 @@ use super::assign::LATE;
 use super::counts::{Fates, Turnover};
 use super::groups::KeyIndex;
 use super::memory::StateMemory;
-use super::runs::{self, Run, TIMELESS};
+use super::runs::{self, Part, Run, TIMELESS};
 use super::sessions::{self, Settled};
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
@@ -233,10 +233,10 @@ impl GateState {
     }
 
     /// The runs of a batch, by slice.
-    fn cut(&self, batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
+    fn cut(&self, part: Part) -> Result<Vec<(i64, Run)>> {
         let mut runs = match self.shape {
-            GateShape::Sessions => vec![(0, Run::whole(batch))],
-            _ => runs::by_slice(batch)?,
+            GateShape::Sessions => vec![(0, Run::part(part.batch, part.bytes))],
+            _ => runs::by_slice(part)?,
         };
         runs.iter_mut().for_each(|(_, run)| self.with_index(run));
         Ok(runs)
@@ -257,11 +257,11 @@ impl GateState {
     pub fn absorb(
         &self,
         partition: usize,
-        batch: RecordBatch,
+        part: Part,
         epoch: u64,
         pool: &Arc<dyn MemoryPool>,
     ) -> Result<()> {
-        let mut runs = self.cut(batch)?;
+        let mut runs = self.cut(part)?;
         if self.counts_late {
             // Rows that are too late for their windows have counted in the groups without one.
             runs.retain(|(slice, _)| *slice != LATE);
@@ -524,27 +524,46 @@ impl GateState {
         let before = runs::bytes(runs.get(of.first..).unwrap_or_default());
         runs.truncate(of.first);
         runs.extend(merged);
-        self.memory.free(before.saturating_sub(after));
+        self.memory.change(before, after);
     }
 
-    /// Takes all runs out, to be put in again under another number of partitions.
-    pub fn take_all(&self) -> Vec<RecordBatch> {
-        let partitions = std::mem::take(&mut *lock(&self.partitions));
-        partitions
-            .iter()
-            .flat_map(|partition| std::mem::take(&mut lock(partition).kept))
-            .flat_map(|(_, runs)| runs)
-            .map(|run| run.batch)
-            .collect()
-    }
-
-    /// Puts runs of earlier epochs into a partition.
-    pub fn put(&self, partition: usize, batch: RecordBatch) -> Result<()> {
-        let partition = self.partition(partition);
-        let mut partition = lock(&partition);
-        for (slice, run) in self.cut(batch)? {
-            partition.kept.entry(slice).or_default().push(run);
+    /// All runs of earlier epochs.
+    pub fn all_runs(&self) -> Vec<RecordBatch> {
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        let mut all = Vec::new();
+        for partition in &partitions {
+            let partition = lock(partition);
+            all.extend(partition.kept.values().flat_map(|runs| batches(runs)));
         }
+        all
+    }
+
+    /// Puts the same runs in the place of those there are, in as many partitions as are given.
+    ///
+    /// # Errors
+    /// - they are no runs; then nothing is changed
+    pub fn replace_all(&self, partitions: Vec<Vec<Part>>) -> Result<()> {
+        let (mut new, mut after) = (Vec::new(), 0);
+        for parts in partitions {
+            let mut partition = Partition::default();
+            let runs = parts.into_iter().map(|part| self.cut(part));
+            let runs: Vec<_> = runs.collect::<Result<_>>()?;
+            for (slice, run) in runs.into_iter().flatten() {
+                after += run.bytes;
+                partition.kept.entry(slice).or_default().push(run);
+            }
+            new.push(Arc::new(Mutex::new(partition)));
+        }
+        let old = std::mem::replace(&mut *lock(&self.partitions), new);
+        let before = old.iter().map(|partition| {
+            let partition = lock(partition);
+            partition
+                .kept
+                .values()
+                .map(|runs| runs::bytes(runs))
+                .sum::<usize>()
+        });
+        self.memory.change(before.sum(), after);
         Ok(())
     }
 }

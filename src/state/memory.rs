@@ -46,6 +46,15 @@ impl StateMemory {
         grown.map_err(|error| error.context(format!("{} has no memory {}", self.name, self.advice)))
     }
 
+    /// Changes what is held by what runs became: no pool is asked, for they are there.
+    pub(super) fn change(&self, before: usize, after: usize) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, reservation)) = held.as_ref() {
+            reservation.grow(after);
+            reservation.shrink(before.min(reservation.size()));
+        }
+    }
+
     /// Gives memory back.
     pub(super) fn free(&self, bytes: usize) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,7 +29,7 @@ pub use dense::Near;
 pub use epoch::{Epoch, QueryState, RowFeed, SourceSlice};
 pub use gate::{Fragments, GateShape, GateState, Release, SharedSlices, WindowOfSlices};
 pub use partial::{Arguments, PartialAggregate};
-pub use runs::{coalesced, slices};
+pub use runs::{Part, coalesced, slices};
 pub use sessions::{Merged, merge};
 pub use times::EventTimes;
 pub use watermarks::{Observed, Watermarks};

@@ -29,7 +29,8 @@ use std::sync::Arc;
 
 use super::assign::Slices;
 
-/// Places of the table, all slices together, behind which states should be handed on: 32 MiB.
+/// Places that the table may have, all slices together, 32 MiB: where slices and keys are both many, groups are
+/// found by hash.
 const PLACES: usize = 8 << 20;
 
 /// Arguments of one aggregate for the rows of a batch, and which of the rows it takes.
@@ -152,11 +153,6 @@ impl PartialAggregate {
         accumulators.sum::<usize>() + values + self.groups.size()
     }
 
-    /// Whether it has become so large that its states should be handed on before the last row.
-    pub fn is_full(&self) -> bool {
-        self.groups.places > PLACES
-    }
-
     /// The states of all groups, ordered by slice.
     ///
     /// # Errors
@@ -200,6 +196,8 @@ struct Groups {
     table: Vec<Vec<u32>>,
     /// Places of the table, all slices together.
     places: usize,
+    /// Instead of the table, where it would be too large: the group of a slice and a key.
+    hashed: Option<HashMap<(u32, u32), u32>>,
     /// With keys: number of the slice and of the key of each group; group 0 is of late rows.
     groups: Vec<(u32, u32)>,
     keyed: bool,
@@ -215,7 +213,9 @@ impl Groups {
     }
 
     fn size(&self) -> usize {
+        let hashed = self.hashed.as_ref().map_or(0, HashMap::capacity);
         self.places * size_of::<u32>()
+            + hashed * size_of::<(u32, u32, u32)>()
             + self.groups.capacity() * size_of::<(u32, u32)>()
             + self.slices.len() * 2 * size_of::<(i64, u32)>()
     }
@@ -272,10 +272,26 @@ impl Groups {
             self.keyed = true;
             self.groups.push((0, 0));
         }
+        if self.hashed.is_none() && self.slices.len().saturating_mul(count) > PLACES {
+            let known = self.groups.iter().copied().zip(0..).skip(1);
+            self.hashed = Some(known.collect());
+            (self.table, self.places) = (Vec::new(), 0);
+        }
+        // Late rows stay where they are.
+        let rows = rows.iter_mut().zip(keys).filter(|(row, _)| **row > 0);
+        if let Some(hashed) = &mut self.hashed {
+            for (row, key) in rows {
+                let place = (*row as u32, *key as u32);
+                *row = *hashed.entry(place).or_insert_with(|| {
+                    self.groups.push(place);
+                    self.groups.len() as u32 - 1
+                }) as usize;
+            }
+            return;
+        }
         self.table.resize_with(self.slices.len(), Vec::new);
-        for (row, key) in rows.iter_mut().zip(keys) {
-            // Late rows stay where they are.
-            let Some(of_slice) = self.table.get_mut(*row).filter(|_| *row > 0) else {
+        for (row, key) in rows {
+            let Some(of_slice) = self.table.get_mut(*row) else {
                 continue;
             };
             if of_slice.len() <= *key {
@@ -398,6 +414,33 @@ mod tests {
             .collect();
         assert_eq!(keys, ["b", "c", "a"]);
         assert_eq!(column(&states, 2), [1, 1, 3]);
+    }
+
+    #[test]
+    fn many_slices_of_many_keys_are_found_by_hash() {
+        let mut partial = counts(1);
+        let rows = 4_000;
+        let keys = |from: usize| -> ArrayRef {
+            let keys = (from..from + rows).map(|key| Some(format!("{}", key % 5_000)));
+            Arc::new(keys.collect::<StringArray>())
+        };
+        let first = Slices::Any(Int64Array::from_iter_values(0..2));
+        let two: ArrayRef = Arc::new(StringArray::from(vec!["0", "1"]));
+        partial.update(&first, &[two], &ones(2)).unwrap();
+        for from in [0, 0, 4_000] {
+            let slices = (from as i64..).take(rows);
+            let slices = Slices::Any(Int64Array::from_iter_values(slices));
+            partial.update(&slices, &[keys(from)], &ones(rows)).unwrap();
+        }
+        assert!(partial.size() < 4 << 20, "{} bytes", partial.size());
+        assert_eq!(partial.groups(), 8_000);
+        let states = partial.finish().unwrap();
+        assert!(column(&states, 0).is_sorted());
+        let counts = column(&states, 2);
+        assert_eq!(
+            (counts[0], counts[1], counts[2], counts[7_999]),
+            (3, 3, 2, 1)
+        );
     }
 
     #[test]

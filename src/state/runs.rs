@@ -21,6 +21,23 @@ const SMALL_ROWS: usize = 128;
 /// Rows that small batches are put together to.
 const BATCH_ROWS: usize = 8_192;
 
+/// Rows of partial state, and their share of the memory that they hold, which may be that of more rows.
+#[derive(Debug)]
+pub struct Part {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+impl Part {
+    /// A batch of its own, with all the memory it holds.
+    pub fn whole(batch: RecordBatch) -> Self {
+        let bytes = batch.get_array_memory_size();
+        Self { batch, bytes }
+    }
+}
+
 /// Rows of partial state, and the memory that was reserved for them.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
@@ -38,7 +55,7 @@ impl Run {
     }
 
     /// A batch that shares its memory with others, and its share.
-    fn part(batch: RecordBatch, bytes: usize) -> Self {
+    pub(super) fn part(batch: RecordBatch, bytes: usize) -> Self {
         Self {
             batch,
             bytes,
@@ -86,7 +103,8 @@ pub fn slices(batch: &RecordBatch) -> Result<&Int64Array> {
 
 /// Cuts a batch into one run for each slice in it. The cuts share the batch's buffers: each has the
 /// share of its rows in the memory, and the last one what is left by rounding.
-pub(super) fn by_slice(batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
+pub(super) fn by_slice(part: Part) -> Result<Vec<(i64, Run)>> {
+    let Part { batch, bytes } = part;
     if slices(&batch)?.null_count() > 0 {
         return with_timeless(&batch);
     }
@@ -95,14 +113,15 @@ pub(super) fn by_slice(batch: RecordBatch) -> Result<Vec<(i64, Run)>> {
         return Ok(Vec::new());
     };
     if column.values().iter().all(|slice| *slice == first) {
-        return Ok(vec![(first, Run::whole(batch))]);
+        return Ok(vec![(first, Run::part(batch, bytes))]);
     }
-    let sorted = if column.values().is_sorted() {
-        batch
+    let (sorted, total) = if column.values().is_sorted() {
+        (batch, bytes)
     } else {
-        take_record_batch(&batch, &sort_to_indices(column, None, None)?)?
+        let sorted = take_record_batch(&batch, &sort_to_indices(column, None, None)?)?;
+        let total = sorted.get_array_memory_size();
+        (sorted, total)
     };
-    let total = sorted.get_array_memory_size();
     let ranges = partition(&[Arc::clone(sorted.column(0))])?.ranges();
     let keys = slices(&sorted)?;
     let mut left = total;
@@ -125,16 +144,13 @@ fn with_timeless(batch: &RecordBatch) -> Result<Vec<(i64, Run)>> {
     let column = slices(batch)?;
     let timeless = filter_record_batch(batch, &is_null(column)?)?;
     let timed = filter_record_batch(batch, &is_not_null(column)?)?;
-    let mut cuts = by_slice(timed)?;
+    let mut cuts = by_slice(Part::whole(timed))?;
     cuts.push((TIMELESS, Run::whole(timeless)));
     Ok(cuts)
 }
 
 /// Batches of which many are small, as fewer: whoever reads them has a cost for each.
-///
-/// # Errors
-/// - texts that do not fit one column
-pub fn coalesced(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+pub fn coalesced(batches: Vec<RecordBatch>) -> Vec<RecordBatch> {
     let (mut out, mut small, mut rows) = (Vec::new(), Vec::new(), 0);
     for batch in batches {
         if batch.num_rows() >= SMALL_ROWS {
@@ -144,20 +160,21 @@ pub fn coalesced(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
         rows += batch.num_rows();
         small.push(batch);
         if rows >= BATCH_ROWS {
-            out.extend(joined(&small)?);
-            (small, rows) = (Vec::new(), 0);
+            out.append(&mut joined(std::mem::take(&mut small)));
+            rows = 0;
         }
     }
-    out.extend(joined(&small)?);
-    Ok(out)
+    out.append(&mut joined(small));
+    out
 }
 
-fn joined(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
+/// One batch of several; texts that do not fit one column stay as they are.
+fn joined(batches: Vec<RecordBatch>) -> Vec<RecordBatch> {
     let schema = batches.first().map(RecordBatch::schema);
-    Ok(match schema {
-        Some(schema) if batches.len() > 1 => Some(concat_batches(&schema, batches)?),
-        _ => batches.first().cloned(),
-    })
+    match schema.map(|schema| concat_batches(&schema, &batches)) {
+        Some(Ok(one)) if batches.len() > 1 => vec![one],
+        _ => batches,
+    }
 }
 
 /// The same run as part of another slice: of the window that begins at `slice`.

@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::empty::EmptyExec;
@@ -16,10 +17,11 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
+use super::TOGETHER_BYTES;
 use super::exchange::Exchange;
 use super::windows::Windows;
 use crate::config::OutputMode;
-use crate::state::{GateState, SharedSlices};
+use crate::state::{GateState, Part, SharedSlices};
 
 /// Runs that a slice may have before they are merged: more make a merge rarer, and a release read more.
 const RUNS: usize = 32;
@@ -89,12 +91,13 @@ impl Reducer {
         &self,
         keys: usize,
         shared: SharedSlices,
+        memory: MemoryReservation,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let run = shared.slices.iter().flatten().next();
         let Some(schema) = run.map(RecordBatch::schema) else {
             return Ok(futures::stream::empty().boxed());
         };
-        let windows = Windows::try_new(schema, keys, &self.aggregates, shared)?;
+        let windows = Windows::try_new(schema, keys, &self.aggregates, shared, memory)?;
         Ok(futures::stream::iter(windows).boxed())
     }
 
@@ -133,8 +136,25 @@ impl Reducer {
         keys: Range<usize>,
         partitions: usize,
     ) -> Result<()> {
-        let runs = state.take_all();
         let mut exchange = Exchange::new(keys, partitions);
-        exchange.route(&runs, |partition, batch| state.put(partition, batch))
+        let mut parts: Vec<Vec<Part>> = Vec::new();
+        parts.resize_with(partitions, Vec::new);
+        let mut to = |partition: usize, part| {
+            if let Some(parts) = parts.get_mut(partition) {
+                parts.push(part);
+            }
+            Ok(())
+        };
+        let (mut together, mut bytes) = (Vec::new(), 0);
+        for run in state.all_runs() {
+            bytes += run.get_array_memory_size();
+            together.push(run);
+            if bytes >= TOGETHER_BYTES {
+                exchange.route(&std::mem::take(&mut together), &mut to)?;
+                bytes = 0;
+            }
+        }
+        exchange.route(&together, &mut to)?;
+        state.replace_all(parts)
     }
 }

@@ -12,7 +12,7 @@ use datafusion::arrow::compute::{interleave_record_batch, take_record_batch};
 use datafusion::common::Result;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 
-use crate::state::slices;
+use crate::state::{Part, slices};
 
 /// Seed of the hashes: any, but one.
 const SEED: u64 = 0;
@@ -40,10 +40,11 @@ impl Exchange {
     pub(super) fn route(
         &mut self,
         batches: &[RecordBatch],
-        mut to: impl FnMut(usize, RecordBatch) -> Result<()>,
+        mut to: impl FnMut(usize, Part) -> Result<()>,
     ) -> Result<()> {
         if self.keys.is_empty() || self.partitions < 2 {
-            return batches.iter().try_for_each(|batch| to(0, batch.clone()));
+            let mut parts = batches.iter().cloned().map(Part::whole);
+            return parts.try_for_each(|part| to(0, part));
         }
         let mut of_partition = vec![Vec::new(); self.partitions as usize];
         for (number, batch) in batches.iter().enumerate() {
@@ -67,10 +68,13 @@ impl Exchange {
                 interleave_record_batch(&many, &rows)?
             }
         };
+        let (bytes, all) = (ordered.get_array_memory_size(), ordered.num_rows().max(1));
         let mut from = 0;
         for (partition, rows) in of_partition.iter().enumerate() {
             if !rows.is_empty() {
-                to(partition, ordered.slice(from, rows.len()))?;
+                let batch = ordered.slice(from, rows.len());
+                let bytes = (bytes as u128 * rows.len() as u128 / all as u128) as usize;
+                to(partition, Part { batch, bytes })?;
             }
             from += rows.len();
         }
@@ -143,6 +147,7 @@ mod tests {
         for half in [one, vec![batch.slice(200, 100), batch.slice(300, 200)]] {
             let mut exchange = Exchange::new(1..2, 3);
             let taken = exchange.route(&half, |partition, part| {
+                let part = part.batch;
                 rows += part.num_rows();
                 assert!(
                     part.column(0)

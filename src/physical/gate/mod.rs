@@ -10,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -29,11 +30,14 @@ use super::closing::Closing;
 use super::stateful::{Stateful, absorb_all};
 use super::{epoch, one_child};
 use crate::config::OutputMode;
-use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Release, coalesced};
+use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Part, Release, coalesced};
 use crate::time::{Closed, Instant, Span};
 
 /// Rows that are taken in together: more make fewer runs.
 const TOGETHER: usize = 65_536;
+
+/// Bytes that are: texts of more may not fit one column.
+const TOGETHER_BYTES: usize = 256 << 20;
 
 /// What a gate is, apart from its input.
 #[derive(Debug)]
@@ -196,16 +200,23 @@ impl TimeWindowGateExec {
     }
 
     /// What a partition emits, once its rows are in. The work is done by who reads it.
-    fn release(&self, partition: usize, epoch: Arc<Epoch>) -> SendableRecordBatchStream {
+    fn release(
+        &self,
+        partition: usize,
+        epoch: Arc<Epoch>,
+        context: &TaskContext,
+    ) -> SendableRecordBatchStream {
+        let consumer = MemoryConsumer::new(self.info.name());
+        let memory = consumer.register(context.memory_pool());
         let (schema, info) = (self.schema(), Arc::clone(&self.info));
         let reducer = Arc::clone(&self.reducer);
         let released = futures::stream::once(async move {
             let release = Self::release_in(&info, &epoch);
             let state = info.state(&epoch);
             Ok::<_, DataFusionError>(match state.shared(partition, release) {
-                Some(shared) => reducer.windows(info.keys, shared)?.boxed(),
+                Some(shared) => reducer.windows(info.keys, shared, memory)?,
                 None => {
-                    let runs = coalesced(state.release(partition, release)?)?;
+                    let runs = coalesced(state.release(partition, release)?);
                     futures::stream::iter(runs.into_iter().map(Ok)).boxed()
                 }
             })
@@ -243,15 +254,16 @@ impl Stateful for TimeWindowGateExec {
         let pool = Arc::clone(context.memory_pool());
         let mut exchange = Exchange::new(self.info.key_range(), self.partitions());
         let mut input = self.input.execute(intake, Arc::clone(&context))?;
-        let mut to = |partition, batch| state.absorb(partition, batch, epoch.turn(), &pool);
-        let (mut batches, mut rows) = (Vec::new(), 0);
+        let mut to = |partition, part| state.absorb(partition, part, epoch.turn(), &pool);
+        let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while let Some(batch) = input.next().await {
             let batch = batch?;
             rows += batch.num_rows();
+            bytes += batch.get_array_memory_size();
             batches.push(batch);
-            if rows >= TOGETHER {
+            if rows >= TOGETHER || bytes >= TOGETHER_BYTES {
                 exchange.route(&std::mem::take(&mut batches), &mut to)?;
-                rows = 0;
+                (rows, bytes) = (0, 0);
             }
         }
         exchange.route(&batches, &mut to)
@@ -262,6 +274,7 @@ impl Stateful for TimeWindowGateExec {
         let state = self.info.state(&epoch);
         if self.info.always_emits() && state.is_empty(0) {
             let nothing = self.reducer.of_nothing(context).await?;
+            let nothing = Part::whole(nothing);
             state.absorb(0, nothing, epoch.turn(), context.memory_pool())?;
         }
         state.set_absorbed();
@@ -365,7 +378,7 @@ impl ExecutionPlan for TimeWindowGateExec {
         let epoch = epoch(&context)?;
         let state = self.info.state(&epoch);
         if state.absorbed() {
-            return Ok(self.release(partition, epoch));
+            return Ok(self.release(partition, epoch, &context));
         }
         // A gate above another one: its rows come while it is read, the watermark known.
         let gate = self.again(Arc::clone(&self.input));
@@ -376,7 +389,7 @@ impl ExecutionPlan for TimeWindowGateExec {
                 absorb_all(&[node], &context, false).await?;
             }
             drop(intake);
-            Ok::<_, DataFusionError>(gate.release(partition, epoch))
+            Ok::<_, DataFusionError>(gate.release(partition, epoch, &context))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),

@@ -11,6 +11,7 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -35,6 +36,8 @@ pub(super) struct Windows {
     keys: Vec<ArrayRef>,
     groups: usize,
     windows: std::vec::IntoIter<WindowOfSlices>,
+    /// Of one window's states at a time.
+    memory: MemoryReservation,
 }
 
 impl Windows {
@@ -44,6 +47,7 @@ impl Windows {
         keys: usize,
         aggregates: &[Arc<AggregateFunctionExpr>],
         shared: SharedSlices,
+        memory: MemoryReservation,
     ) -> Result<Self> {
         let mut states = Vec::with_capacity(aggregates.len());
         let mut from = 0;
@@ -72,6 +76,7 @@ impl Windows {
             keys,
             groups,
             windows: shared.windows.into_iter(),
+            memory,
         })
     }
 
@@ -88,6 +93,9 @@ impl Windows {
                 let states = states.get(range.clone()).unwrap_or_default();
                 accumulator.merge_batch(states, &rows, groups.numbers.len())?;
             }
+            let states: usize = accumulators.iter().map(|one| one.size()).sum();
+            let resized = self.memory.try_resize(states + groups.size());
+            resized.map_err(|error| error.context("a window's states have no memory"))?;
         }
         let numbers = UInt32Array::from(groups.numbers);
         let begin = Int64Array::from_value(window.begin, numbers.len());
@@ -117,6 +125,10 @@ impl Groups {
             numbers: Vec::new(),
             known: vec![0; keys],
         }
+    }
+
+    fn size(&self) -> usize {
+        (self.numbers.capacity() + self.known.capacity()) * size_of::<u32>()
     }
 
     /// The groups of rows, by the numbers of their keys.
