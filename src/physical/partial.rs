@@ -31,6 +31,9 @@ use super::gate::accumulator;
 use super::{epoch, one_child};
 use crate::state::{Arguments, GateState, PartialAggregate};
 
+/// Which rows an aggregate takes; none means all.
+type Filter = Option<Arc<dyn PhysicalExpr>>;
+
 /// What is aggregated, over the columns of the input that it needs.
 #[derive(Debug, Clone)]
 struct Aggregation {
@@ -41,14 +44,14 @@ struct Aggregation {
     /// Whether no row can make it fail, so that late ones may be among those it is given.
     infallible: bool,
     /// Arguments of each aggregate, and its filter.
-    arguments: Vec<(Vec<Arc<dyn PhysicalExpr>>, Option<Arc<dyn PhysicalExpr>>)>,
+    arguments: Vec<(Vec<Arc<dyn PhysicalExpr>>, Filter)>,
 }
 
 impl Aggregation {
     fn try_new(
         keys: &[Arc<dyn PhysicalExpr>],
         aggregates: &[Arc<AggregateFunctionExpr>],
-        filters: &[Option<Arc<dyn PhysicalExpr>>],
+        filters: &[Filter],
     ) -> Result<Self> {
         let arguments: Vec<_> = aggregates.iter().map(|one| one.expressions()).collect();
         let all = keys.iter().chain(arguments.iter().flatten());
@@ -145,7 +148,7 @@ impl TimeWindowPartialExec {
         info: AssignInfo,
         keys: &[Arc<dyn PhysicalExpr>],
         aggregates: &[Arc<AggregateFunctionExpr>],
-        filters: &[Option<Arc<dyn PhysicalExpr>>],
+        filters: &[Filter],
         schema: SchemaRef,
     ) -> Result<Self> {
         let aggregation = Aggregation::try_new(keys, aggregates, filters)?;
