@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Folders and files of `src`, lowest floor first; those of one line share a floor.
 const FLOORS: [&[&str]; 9] = [
-    &["time", "error"],
+    &["time", "disk", "error"],
     &["config"],
     &["logical"],
     &["state"],

@@ -52,12 +52,14 @@
 //! | [`context`] | [`StreamContext`](context::StreamContext): installs all of it into DataFusion |
 //! | [`repl`], [`slt`] | the prompt; the sqllogictest adapter |
 //! | [`guide`] | how fast it is, and why |
+//! | [`disk`] | ground floor: the one door to the disk, and a simulated one that can lose power |
 //! | [`time`] | ground floor: instants, spans, windows; integers only |
 //! | [`config`], [`error`] | ground floor: settings; refusals and how they are shown |
 
 pub mod catalog;
 pub mod config;
 pub mod context;
+pub mod disk;
 pub mod error;
 pub mod guide;
 pub mod logical;
