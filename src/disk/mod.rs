@@ -169,7 +169,7 @@ pub fn publish(disk: &dyn Disk, dir: &str, name: &str, bytes: &[u8]) -> io::Resu
         .and_then(|()| disk.rename(&temp, &join(dir, name)));
     if let Err(first) = placed {
         // Best effort: a temporary file left behind is litter, not a fault.
-        let _ = disk.remove(&temp);
+        disk.remove(&temp).ok();
         return Err(first);
     }
     disk.sync_dir(dir)

@@ -202,7 +202,7 @@ impl SimDisk {
         let interrupted = state.interrupted.take();
         if let (Crash::Torn, Some((path, half))) = (model, interrupted) {
             // A write that could not have begun leaves nothing.
-            let _ = state.tree.write(&path, &half);
+            state.tree.write(&path, &half).ok();
         }
         state.tree.crash(model);
         state.locks.clear();
