@@ -50,7 +50,7 @@ fn plan(c: &mut Criterion) {
         FROM STREAM events WATERMARK ts DELAY OF INTERVAL 1 MINUTE
         GROUP BY window(ts, '10 seconds'), key";
     runtime.block_on(async {
-        let table = "CREATE TABLE events (ts TIMESTAMP(6), key BIGINT, price DOUBLE)";
+        let table = "CREATE TABLE events (ts TIMESTAMP(6), \"key\" BIGINT, price DOUBLE)";
         context.sql(table).await.unwrap().collect().await.unwrap();
     });
     c.bench_function("parse", |b| {
