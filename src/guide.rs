@@ -11,14 +11,13 @@
 //!
 //! | share | what | where |
 //! |---|---|---|
-//! | 25 % | the aggregates' own arithmetic | DataFusion's accumulators |
-//! | 20 % | the slice of each row, and rows counted by slice | [`state::Assignment`](crate::state::Assignment) |
-//! | 14 % | least and greatest event time, twice: at the clause and at the windows | [`state::EventTimes`](crate::state::EventTimes) |
-//! | 11 % | the group of each row | [`state::PartialAggregate`](crate::state::PartialAggregate) |
-//! | 30 % | allocation, plans, tasks, the end of the epoch | |
+//! | 34 % | the aggregates' own arithmetic | DataFusion's accumulators |
+//! | 34 % | the slice of each row, rows counted by slice, and the group of each row | [`state::Assignment`](crate::state::Assignment), [`state::PartialAggregate`](crate::state::PartialAggregate) |
+//! | 18 % | least and greatest event time, twice: at the clause and at the windows | [`state::EventTimes`](crate::state::EventTimes) |
+//! | 14 % | allocation, plans, tasks, the end of the epoch | |
 //!
-//! DataFusion's batch of the same rows spends 42 % on `date_bin` and 23 % on hashing its result. What makes
-//! the difference:
+//! DataFusion's batch of the same rows spends 37 % on `date_bin`, 24 % on the aggregates' arithmetic and 23 % on
+//! hashing what `date_bin` gave. What makes the difference:
 //!
 //! - **Slices are few.** A batch's rows lie on a grid of few places: a division by multiplication
 //!   ([`time::Divisor`](crate::time::Divisor)) gives the place, and the place is the group. Nothing is hashed.
@@ -39,7 +38,7 @@
 //!
 //! # What is left
 //!
-//! - From Parquet half of the time is DataFusion's decoder, the same on both sides; rows that go from the task
+//! - From Parquet more than half of the time is DataFusion's decoder, the same on both sides; rows that go from the task
 //!   that decodes to the task that aggregates cross from one core's cache to the other's. A reader that gives
 //!   each partition row groups of its own would not, but an epoch ends at a row, inside of one.
 //! - Epochs of 8,192 rows by 10,000 keys take 1.6 times DataFusion's CPU time: three of four rows are a group of their
@@ -52,29 +51,30 @@
 //!
 //! # What a build costs
 //!
-//! A release build from nothing takes 37 minutes of CPU. DataFusion's 30 crates are four fifths of it (its core 12 %,
-//! functions 9 %, physical plan and optimizer 7 % each), and no feature of it that could be left out is among
+//! A release build from nothing takes 37 minutes of CPU. DataFusion's 31 crates are 63 % of the time that
+//! `cargo build --timings` gives its units (its core 11 %, functions 9 %, physical plan and optimizer 7 % each), and no feature of it that could be left out is among
 //! them: the largest are xz and zstd, 2 %, which come with gzip, and functions of lists, 3 %, which the records of
 //! epochs are shown with. What could be done:
 //!
-//! - `lto = "off"`: by default the units of every crate are optimized across once more. No bench was slower.
+//! - `lto = "off"`: by default the units of every crate are optimized across once more. How fast the benches are with
+//!   that was not compared.
 //! - The futures of [`StreamContext`](crate::context::StreamContext) and of the binary are boxed. The body of an
 //!   `async fn` is compiled in the crate that awaits it: each test, each bench and each program that embeds
 //!   this crate would compile the whole call graph of a query again.
 //!
 //! The README's first command is a debug build: it waits for 9 minutes of CPU instead of 37, and its run of 3
-//! seconds would be shorter by 2.
+//! seconds would be shorter by 2.7.
 //!
 //! # What was tried and did not help
 //!
 //! - Decoding Parquet in the task that aggregates, one batch at a time under a lock: the same CPU time, and 1.4
 //!   times the wall time.
 //! - Pieces of 2 and 4 MiB instead of 8: each costs about a millisecond to open. 32 MiB: no difference.
-//! - 64 and 128 batches read ahead instead of 16: more memory, the same time; 4 batches: 1.2 times the time.
+//! - 64 batches read ahead instead of 16: the same time; 4 batches: 1.2 times the time.
 //! - A future for each piece in a queue of futures (`buffered`) instead of a task: the second piece is not begun
 //!   before the first one ends, and CSV took twice the wall time.
 //! - 64 runs a slice before they are merged instead of 32: the same time, twice the state.
 //! - Putting all runs below 1,024 rows together before the final aggregate: by a text key the copy costs more than
 //!   it saves; below 128 rows it pays.
-//! - Handing rows to the gate batch by batch where partial aggregation is left out: by a text key 73,000 tiny runs
-//!   took a tenth of the time; 65,536 rows together leave an eighth of them.
+//! - Handing rows to the gate batch by batch where partial aggregation is left out: by a text key it took
+//!   1.2 times the time that it takes with 65,536 rows together, which leave an eighth of the runs.

@@ -191,19 +191,18 @@ impl Assigner {
         self.fates.add(assigned.fates);
         let batch = needed(batch)?;
         let few = assigned.fates.late < assigned.fates.accepted;
-        let stays = matches!(assigned.slices, Slices::Near(_)) && late && few;
+        let late_stay = matches!(assigned.slices, Slices::Near(_)) && late && few;
         let (slices, batch) = match &assigned.stays {
             None => (assigned.slices, batch),
-            Some(_) if stays => (assigned.slices, batch),
+            Some(_) if late_stay => (assigned.slices, batch),
             Some(stays) => (
                 assigned.slices.filter(stays)?,
                 filter_record_batch(&batch, stays)?,
             ),
         };
-        match (&assigned.accepted, &slices) {
-            (Some(counted), _) => self.accepted.add(counted),
-            (None, Slices::Any(slices)) => self.accepted.count(slices.values()),
-            (None, Slices::Near(_)) => self.accepted.count(slices.clone().into_array().values()),
+        match &assigned.accepted {
+            Some(counted) => self.accepted.add(counted),
+            None => self.accepted.count(slices.clone().into_array().values()),
         }
         Ok((batch, slices))
     }

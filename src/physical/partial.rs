@@ -70,9 +70,8 @@ impl Aggregation {
             let arguments = arguments.iter().map(over).collect::<Result<_>>()?;
             Ok((arguments, filter.as_ref().map(over).transpose()?))
         });
-        let plain = |expr: &Arc<dyn PhysicalExpr>| expr.is::<Column>() || expr.is::<Literal>();
         let mut expressions = keys.iter().chain(filters.iter().flatten());
-        let infallible = expressions.all(plain) && aggregates.iter().all(cannot_fail);
+        let infallible = expressions.all(is_plain) && aggregates.iter().all(cannot_fail);
         Ok(Self {
             keys: keys.iter().map(over).collect::<Result<_>>()?,
             aggregates: aggregates.to_vec(),
@@ -119,16 +118,19 @@ fn among(expr: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn Phys
     moved.data()
 }
 
+/// Whether evaluating an expression cannot fail: it is there already.
+fn is_plain(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.is::<Column>() || expr.is::<Literal>()
+}
+
 /// Whether an aggregate takes any row: it is one of DataFusion's that cannot overflow, over columns.
 fn cannot_fail(aggregate: &Arc<AggregateFunctionExpr>) -> bool {
-    let arguments = aggregate.expressions();
-    let plain = |expr: &Arc<dyn PhysicalExpr>| expr.is::<Column>() || expr.is::<Literal>();
     let takes_any = match aggregate.fun().name() {
         "count" | "min" | "max" => true,
         "sum" | "avg" => aggregate.field().data_type().is_floating(),
         _ => false,
     };
-    takes_any && !aggregate.is_distinct() && arguments.iter().all(plain)
+    takes_any && !aggregate.is_distinct() && aggregate.expressions().iter().all(is_plain)
 }
 
 /// Partial states of the rows in open windows: `(slice, keys …, states …)`.

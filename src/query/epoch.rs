@@ -27,11 +27,8 @@ use crate::config::WatermarkPolicy;
 use crate::physical::{
     Inputs, Stateful, StreamScanExec, WatermarkExec, absorb_all, as_stateful, is_ours,
 };
-use crate::state::{Epoch, EventTimes, Observed, OperatorCounts};
+use crate::state::{Epoch, EventTimes, FEW_ROWS, Observed, OperatorCounts};
 use crate::time::Instant;
-
-/// States that are so few that handing them to other tasks costs more than they do.
-const FEW_ROWS: u64 = 8_192;
 
 /// The parts of a plan that an epoch speaks to.
 pub(super) struct Parts {
@@ -183,7 +180,9 @@ impl Running {
         match releases {
             // A join or an aggregate without GROUP BY may have rows of its own.
             Some(0) if parts.silent => Ok(futures::stream::empty().boxed()),
-            Some(rows) if rows <= FEW_ROWS && self.epoch.has_few_rows() => self.in_one_task(parts),
+            Some(rows) if rows <= FEW_ROWS as u64 && self.epoch.has_few_rows() => {
+                self.in_one_task(parts)
+            }
             _ => Ok(execute_stream(Arc::clone(&parts.plan), Arc::clone(&self.context))?.boxed()),
         }
     }

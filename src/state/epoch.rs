@@ -93,8 +93,8 @@ impl QueryState {
     }
 }
 
-/// Rows of about one batch.
-const FEW_ROWS: usize = 8_192;
+/// Rows of about one batch: so few that handing them to other tasks costs more than they do.
+pub const FEW_ROWS: usize = 8_192;
 
 /// One turn of the loop: what a plan's nodes need to know, and where they leave what they learn.
 /// An extension of the task's session configuration; without it the nodes do the batch thing.

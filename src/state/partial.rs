@@ -23,11 +23,10 @@ use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{HashMap, Result, internal_err};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
-use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
-use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use std::sync::Arc;
 
 use super::assign::Slices;
+use super::keys::KeyNumbers;
 
 /// Places that the table may have, all slices together, 32 MiB: where slices and keys are both many, groups are
 /// found by hash.
@@ -46,7 +45,7 @@ pub struct Arguments {
 pub struct PartialAggregate {
     /// `(slice, keys …, states …)`.
     schema: SchemaRef,
-    values: Option<Box<dyn GroupValues>>,
+    keys: KeyNumbers,
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
     groups: Groups,
     added: usize,
@@ -73,17 +72,11 @@ impl PartialAggregate {
         keys: usize,
         accumulators: Vec<Box<dyn GroupsAccumulator>>,
     ) -> Result<Self> {
-        let values = match keys {
-            0 => None,
-            _ => {
-                let keys: Vec<usize> = (1..=keys).collect();
-                let keys = Arc::new(schema.project(&keys)?);
-                Some(new_group_values(keys, &GroupOrdering::None)?)
-            }
-        };
+        let columns: Vec<usize> = (1..=keys).collect();
+        let keys = KeyNumbers::try_new(Arc::new(schema.project(&columns)?))?;
         Ok(Self {
             schema,
-            values,
+            keys,
             accumulators,
             groups: Groups::default(),
             added: 0,
@@ -105,9 +98,10 @@ impl PartialAggregate {
     ) -> Result<()> {
         self.added += slices.len();
         self.groups.slices_of(slices, &mut self.rows);
-        if let Some(values) = &mut self.values {
-            values.intern(keys, &mut self.numbers)?;
-            self.groups.of(&mut self.rows, &self.numbers, values.len());
+        if self.keys.is_keyed() {
+            self.keys.number(keys, slices.len(), &mut self.numbers)?;
+            let count = self.keys.count();
+            self.groups.of(&mut self.rows, &self.numbers, count);
         }
         let groups = self.groups.len();
         for (accumulator, arguments) in self.accumulators.iter_mut().zip(arguments) {
@@ -149,8 +143,7 @@ impl PartialAggregate {
     /// Bytes that the states take.
     pub fn size(&self) -> usize {
         let accumulators = self.accumulators.iter().map(|one| one.size());
-        let values = self.values.as_ref().map_or(0, |values| values.size());
-        accumulators.sum::<usize>() + values + self.groups.size()
+        accumulators.sum::<usize>() + self.keys.size() + self.groups.size()
     }
 
     /// The states of all groups, ordered by slice.
@@ -162,10 +155,10 @@ impl PartialAggregate {
         let order = groups.order();
         let slices = order.values().iter().map(|group| groups.slice(*group));
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(slices))];
-        if let Some(mut values) = self.values {
+        if self.keys.is_keyed() {
             let numbers = order.values().iter().map(|group| groups.key(*group));
             let numbers = UInt32Array::from_iter_values(numbers);
-            for key in values.emit(EmitTo::All)? {
+            for key in self.keys.finish()? {
                 columns.push(take(&key, &numbers, None)?);
             }
         }

@@ -15,11 +15,9 @@ use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, Reco
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, min, not, sum};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use datafusion::common::{Result, internal_datafusion_err};
-use datafusion::physical_plan::aggregates::group_values::new_group_values;
-use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use std::sync::Arc;
 
-use super::keys::with_one_zero;
+use super::keys::{KeyNumbers, with_one_zero};
 use crate::time::Closed;
 
 /// Bounds of the session of each row, and how many sessions there are.
@@ -79,18 +77,15 @@ struct Stretch {
 
 /// A number for each row's key, and how many keys there are.
 fn numbered(keys: &[ArrayRef], rows: usize) -> Result<(Vec<usize>, usize)> {
-    if keys.is_empty() || rows == 0 {
-        return Ok((vec![0; rows], 1));
-    }
     let keys = with_one_zero(keys);
     let fields = keys.iter().enumerate();
     let fields: Vec<Field> = fields
         .map(|(at, key)| Field::new(at.to_string(), key.data_type().clone(), true))
         .collect();
-    let mut values = new_group_values(Arc::new(Schema::new(fields)), &GroupOrdering::None)?;
-    let mut numbers = Vec::with_capacity(rows);
-    values.intern(&keys, &mut numbers)?;
-    Ok((numbers, values.len()))
+    let mut numbers = KeyNumbers::try_new(Arc::new(Schema::new(fields)))?;
+    let mut of_rows = Vec::with_capacity(rows);
+    numbers.number(&keys, rows, &mut of_rows)?;
+    Ok((of_rows, numbers.count()))
 }
 
 /// Where each key's rows begin when they stand side by side.

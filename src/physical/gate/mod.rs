@@ -128,6 +128,15 @@ impl GateInfo {
         }
     }
 
+    /// What an epoch's release depends on.
+    fn release_in(&self, epoch: &Epoch) -> Release {
+        Release {
+            mode: self.mode,
+            before: self.closed_by(epoch.started_at),
+            after: self.closed_after(epoch),
+        }
+    }
+
     /// The groups closed by the watermark that an epoch has reached.
     pub fn closed_after(&self, epoch: &Epoch) -> Closed {
         if epoch.closing {
@@ -190,15 +199,6 @@ impl TimeWindowGateExec {
         self.properties.partitioning.partition_count()
     }
 
-    /// What the epoch's release depends on.
-    fn release_in(info: &GateInfo, epoch: &Epoch) -> Release {
-        Release {
-            mode: info.mode,
-            before: info.closed_by(epoch.started_at),
-            after: info.closed_after(epoch),
-        }
-    }
-
     /// What a partition emits, once its rows are in. The work is done by who reads it.
     fn release(
         &self,
@@ -211,7 +211,7 @@ impl TimeWindowGateExec {
         let (schema, info) = (self.schema(), Arc::clone(&self.info));
         let reducer = Arc::clone(&self.reducer);
         let released = futures::stream::once(async move {
-            let release = Self::release_in(&info, &epoch);
+            let release = info.release_in(&epoch);
             let state = info.state(&epoch);
             Ok::<_, DataFusionError>(match state.shared(partition, release) {
                 Some(shared) => reducer.windows(info.keys, shared, memory)?,
@@ -283,7 +283,7 @@ impl Stateful for TimeWindowGateExec {
 
     fn releases(&self, epoch: &Epoch) -> Option<u64> {
         let state = self.info.state(epoch);
-        let release = Self::release_in(&self.info, epoch);
+        let release = self.info.release_in(epoch);
         state.absorbed().then(|| state.releases(release))
     }
 

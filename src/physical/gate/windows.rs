@@ -9,16 +9,14 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_plan::aggregates::group_values::new_group_values;
-use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
-use crate::state::{SharedSlices, WindowOfSlices};
+use crate::state::{KeyNumbers, SharedSlices, WindowOfSlices};
 
 /// The rows of a slice: the numbers of their keys, and their states.
 struct Slice {
@@ -56,18 +54,22 @@ impl Windows {
             states.push(from..to);
             from = to;
         }
-        let mut numbers = Numbers::try_new(&schema, keys)?;
+        let columns: Vec<usize> = (1..=keys).collect();
+        let mut numbers = KeyNumbers::try_new(Arc::new(schema.project(&columns)?))?;
+        let mut of_rows = Vec::new();
         let mut slices = Vec::with_capacity(shared.slices.len());
         for runs in shared.slices {
             let runs = runs.iter().map(|run| {
                 let (keyed, states) = run.columns().split_at(1 + keys);
                 let keyed = keyed.get(1..).unwrap_or_default();
-                Ok((numbers.of(keyed, run.num_rows())?, states.to_vec()))
+                numbers.number(keyed, run.num_rows(), &mut of_rows)?;
+                let of_rows = of_rows.iter().map(|number| *number as u32).collect();
+                Ok((of_rows, states.to_vec()))
             });
             let runs = runs.collect::<Result<_>>()?;
             slices.push(Slice { runs });
         }
-        let (keys, groups) = numbers.finish()?;
+        let (groups, keys) = (numbers.count(), numbers.finish()?);
         Ok(Self {
             schema,
             aggregates: aggregates.to_vec(),
@@ -166,47 +168,4 @@ pub(in crate::physical) fn accumulator(
     let aggregate = Arc::clone(aggregate);
     let one = move || aggregate.create_accumulator();
     Ok(Box::new(GroupsAccumulatorAdapter::new(one)))
-}
-
-/// Numbers keys in the order in which they are first seen.
-struct Numbers {
-    /// None without keys: all rows are one group.
-    values: Option<Box<dyn datafusion::physical_plan::aggregates::group_values::GroupValues>>,
-}
-
-impl Numbers {
-    /// For the columns behind the first.
-    fn try_new(schema: &Schema, keys: usize) -> Result<Self> {
-        if keys == 0 {
-            return Ok(Self { values: None });
-        }
-        let columns: Vec<usize> = (1..=keys).collect();
-        let schema = Arc::new(schema.project(&columns)?);
-        let values = new_group_values(schema, &GroupOrdering::None)?;
-        Ok(Self {
-            values: Some(values),
-        })
-    }
-
-    fn of(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
-        let Some(values) = &mut self.values else {
-            return Ok(vec![0; rows]);
-        };
-        let mut numbers = Vec::with_capacity(rows);
-        values.intern(keys, &mut numbers)?;
-        Ok(numbers.into_iter().map(|number| number as u32).collect())
-    }
-
-    /// The keys, and their number.
-    fn finish(self) -> Result<(Vec<ArrayRef>, usize)> {
-        let Some(mut values) = self.values else {
-            return Ok((vec![], 1));
-        };
-        let groups = values.len();
-        let keys = match groups {
-            0 => vec![],
-            _ => values.emit(EmitTo::All)?,
-        };
-        Ok((keys, groups))
-    }
 }
