@@ -19,7 +19,7 @@ use std::process::{Command, Output, Stdio};
 
 /// The binary, with nothing of the user's own.
 fn tidegate(args: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo_bin!("tidegate"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(args).env("TIDEGATE_HISTORY", "");
     command
 }

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 /// Folders and files of `src`, lowest floor first; those of one line share a floor.
 const FLOORS: [&[&str]; 9] = [
     &["time", "disk", "error"],
-    &["config"],
+    &["config", "checkpoint"],
     &["logical"],
     &["state"],
-    &["physical", "source"],
+    &["physical", "source", "sink"],
     &["sql"],
     &["query"],
     &["catalog"],

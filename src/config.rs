@@ -70,6 +70,12 @@ const ROWS: NonZeroUsize = match NonZeroUsize::new(1_048_576) {
     None => NonZeroUsize::MIN,
 };
 
+/// Checkpoints that are kept unless it is said: the newest, and one to go back to.
+const CHECKPOINTS: NonZeroUsize = match NonZeroUsize::new(2) {
+    Some(two) => two,
+    None => NonZeroUsize::MIN,
+};
+
 settings! {
     /// What an ad-hoc SELECT does when its input ends: `close` closes every window, `hold` ends without closing.
     end_of_input: EndOfInput = EndOfInput::Close,
@@ -85,6 +91,10 @@ settings! {
     epoch_by: String = String::new(),
     /// What a record that cannot be read does: `fail` fails its epoch, `skip` leaves it out and counts it.
     on_bad_record: OnBadRecord = OnBadRecord::Fail,
+    /// How many checkpoints of a streaming table are kept, the newest included.
+    checkpoints_kept: NonZeroUsize = CHECKPOINTS,
+    /// Whether a streaming table that is kept on disk may read a source that gives its rows only once.
+    accept_loss: bool = false,
 }
 
 impl ConfigExtension for TidegateOptions {

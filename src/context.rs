@@ -1,13 +1,16 @@
 //! [`StreamContext`]: the only place that installs rules, planners and functions into DataFusion.
 
+mod database;
 mod define;
 mod guards;
 mod streaming;
 
+pub use database::Unopened;
+
 use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -28,13 +31,14 @@ use sqlparser::dialect::dialect_from_str;
 use tokio::sync::watch;
 
 use crate::catalog::{
-    EmittedFunction, ProgressFunction, StreamingTable, StreamingTables, UnboundedTables, unknown,
+    Database, EmittedFunction, Entry, Kind, ProgressFunction, StreamingTable, StreamingTables,
+    UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
 use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryPlanner};
-use crate::source::{AppendLog, AppendTable};
+use crate::source::AppendTable;
 use crate::sql::{CheckedSum, LOWERED, Parsed, StreamRelations, parse};
 
 /// A DataFusion session that knows streams.
@@ -70,6 +74,11 @@ pub struct StreamContext {
     /// Tables that are streams without the word STREAM.
     unbounded: Arc<UnboundedTables>,
     live: Arc<LiveSender>,
+    /// Where everything is kept, if it is.
+    database: Option<Arc<Database>>,
+    /// Whether directories that rows are written to are this machine's.
+    outside: bool,
+    unopened: Arc<Mutex<Vec<Unopened>>>,
 }
 
 impl fmt::Debug for StreamContext {
@@ -112,6 +121,9 @@ impl StreamContext {
             tables,
             unbounded: Arc::default(),
             live,
+            database: None,
+            outside: true,
+            unopened: Arc::default(),
         })
     }
 
@@ -146,7 +158,7 @@ impl StreamContext {
             Parsed::Streaming(statement) => Box::pin(self.streaming(*statement)).await,
             Parsed::DataFusion(statement) => {
                 let plan = state.statement_to_plan(*statement).await?;
-                Box::pin(self.run(as_written(plan, sql))).await
+                Box::pin(self.run(as_written(plan, sql), sql)).await
             }
         }
     }
@@ -167,7 +179,16 @@ impl StreamContext {
         if self.session.table_exist(name)? {
             return exec_err!("Table '{name}' already exists");
         }
-        let table = AppendTable::new(name, Arc::new(AppendLog::new(schema)));
+        let (log, id) = self.new_log(Arc::clone(&schema))?;
+        if let (Some(database), Some(id)) = (&self.database, id) {
+            let resolved = self.resolve(&TableReference::parse_str(name));
+            database.put(Entry {
+                id,
+                schema: Some(schema),
+                ..Entry::new(resolved, Kind::TableOfRows, "")
+            })?;
+        }
+        let table = AppendTable::new(name, Arc::new(log));
         self.session.register_table(name, Arc::new(table))?;
         Ok(())
     }
@@ -257,13 +278,13 @@ impl StreamContext {
     }
 
     /// Runs one of DataFusion's statements.
-    async fn run(&self, plan: LogicalPlan) -> Result<DataFrame> {
+    async fn run(&self, plan: LogicalPlan, sql: &str) -> Result<DataFrame> {
         let plan = self
             .unbounded
             .as_streams(plan, &self.session.state())
             .await?;
         match plan {
-            LogicalPlan::Ddl(ddl) => self.define(ddl).await,
+            LogicalPlan::Ddl(ddl) => self.define(ddl, sql).await,
             LogicalPlan::Statement(LogicalStatement::ResetVariable(reset))
                 if reset.variable.starts_with("tidegate.") =>
             {

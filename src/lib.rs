@@ -48,6 +48,8 @@
 //! | [`state`] | what nodes keep between epochs |
 //! | [`query`] | a running query: the epoch loop, progress |
 //! | [`source`] | where rows come from |
+//! | [`sink`] | where rows go to |
+//! | [`checkpoint`] | what survives a restart, a file for each epoch |
 //! | [`catalog`] | names: streaming tables and the functions that show them |
 //! | [`context`] | [`StreamContext`](context::StreamContext): installs all of it into DataFusion |
 //! | [`repl`], [`slt`] | the prompt; the sqllogictest adapter |
@@ -57,6 +59,7 @@
 //! | [`config`], [`error`] | ground floor: settings; refusals and how they are shown |
 
 pub mod catalog;
+pub mod checkpoint;
 pub mod config;
 pub mod context;
 pub mod disk;
@@ -66,6 +69,7 @@ pub mod logical;
 pub mod physical;
 pub mod query;
 pub mod repl;
+pub mod sink;
 pub mod slt;
 pub mod source;
 pub mod sql;

@@ -18,20 +18,22 @@ use crate::error::Refusal;
 use crate::logical::{
     StreamAggregate, StreamDeduplicate, StreamQuery, group_columns, stream_scan, stream_scans,
 };
-use crate::sql::CreateStreamingTable;
+use crate::sql::{CreateStreamingTable, Target};
 
 /// Options of `WITH (…)`: they take the place of the session's settings for this table.
 #[derive(Debug, Clone, Default)]
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 6] = [
+const OPTIONS: [&str; 8] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
     "max_files_per_epoch",
     "epoch_by",
     "on_bad_record",
+    "checkpoints_kept",
+    "accept_loss",
 ];
 
 impl TableOptions {
@@ -81,6 +83,10 @@ pub struct Definition {
     pub query: Statement,
     /// Its text.
     pub text: String,
+    /// The statement that made it.
+    pub statement: String,
+    /// Where its rows are written as files, if they are.
+    pub target: Option<Target>,
     /// Its options.
     pub options: TableOptions,
     /// What it emits.
@@ -129,6 +135,8 @@ impl Definition {
         Ok(Self {
             query: create.query.clone(),
             text: create.text.clone(),
+            statement: create.statement.clone(),
+            target: create.target.clone(),
             options,
             mode,
             schema: result_schema(&plan)?,
@@ -149,7 +157,51 @@ impl Definition {
         let mut options = (self.options.0.clone(), create.options.clone());
         options.0.sort();
         options.1.sort();
-        words(&self.text) == words(&create.text) && options.0 == options.1
+        let same_target = match (&self.target, &create.target) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_same(other),
+            _ => false,
+        };
+        words(&self.text) == words(&create.text) && options.0 == options.1 && same_target
+    }
+
+    /// Refuses another query in the place of this one whose rows could not go on where its rows ended.
+    ///
+    /// # Errors
+    /// - it has another output mode, key, LIMIT, other columns or another location
+    pub fn refuse_other(&self, other: &Self) -> Result<()> {
+        let shown = |schema: &SchemaRef| {
+            let columns = schema.fields().iter();
+            let columns = columns.map(|field| format!("{} {}", field.name(), field.data_type()));
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        let target = |one: &Self| {
+            one.target
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default()
+        };
+        let limit = |one: &Self| {
+            one.limit
+                .map_or_else(|| "none".to_owned(), |limit| limit.to_string())
+        };
+        let aspects = [
+            ("output mode", self.mode.to_string(), other.mode.to_string()),
+            ("columns", shown(&self.schema), shown(&other.schema)),
+            ("key", format!("{:?}", self.key), format!("{:?}", other.key)),
+            ("limit", limit(self), limit(other)),
+            ("target", target(self), target(other)),
+        ];
+        match aspects.into_iter().find(|(_, was, is)| was != is) {
+            None => Ok(()),
+            Some((aspect, was, is)) => Err(Refusal::new(
+                "STREAMING_QUERY_CHANGED",
+                "42K0E",
+                format!("The table exists with another query or other options: {aspect} was {was}, it is {is}."),
+            )
+            .hint("write CREATE OR REPLACE STREAMING TABLE to begin anew, or REFRESH STREAMING TABLE")
+            .into()),
+        }
     }
 
     /// The plan of the query as the session is now, without its LIMIT.

@@ -1,18 +1,25 @@
 //! Names: streaming tables, their results, and the functions that show what they did.
 
+mod damaged_table;
+mod database;
 mod definition;
 mod functions;
+mod outlet;
 mod records;
 mod registry;
 mod replace_table;
+mod result;
 mod streaming_table;
 mod unbounded;
 
+pub use damaged_table::DamagedTable;
+pub use database::{Database, Entry, KeptRows, Kind, can_be_kept};
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;
 pub use functions::{EmittedFunction, ProgressFunction};
+pub use outlet::directory_outlet;
 pub use records::{outlook_batch, progress_batch, refresh_batch};
 pub use registry::StreamingTables;
 pub use replace_table::ReplaceTable;
-pub use streaming_table::StreamingTable;
+pub use streaming_table::{Outlet, StreamingTable};
 pub use unbounded::UnboundedTables;

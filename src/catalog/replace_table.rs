@@ -56,6 +56,38 @@ impl ReplaceTable {
         Ok(())
     }
 
+    /// Whether rows are replaced by a key, and not all together.
+    pub fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// All rows as they would be with those of another epoch.
+    ///
+    /// # Errors
+    /// - rows of another schema
+    pub fn replaced(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+        let kept = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        match &self.key {
+            Some(key) => upsert(&kept, rows, key),
+            None => Ok(rows),
+        }
+    }
+
+    /// Takes the rows of many epochs, oldest first: of a key the last row counts.
+    ///
+    /// # Errors
+    /// - rows of another schema
+    pub fn restore(&self, rows: &[RecordBatch]) -> Result<()> {
+        let rows = rows.iter().map(|batch| conform(batch, &self.schema));
+        let rows = rows.collect::<Result<Vec<_>>>()?;
+        let rows = match &self.key {
+            Some(key) => last_of_keys(&rows, key)?,
+            None => rows,
+        };
+        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = rows;
+        Ok(())
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> u64 {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
@@ -68,14 +100,7 @@ fn upsert(old: &[RecordBatch], new: Vec<RecordBatch>, key: &[usize]) -> Result<V
     let Some(first) = new.first() else {
         return Ok(old.to_vec());
     };
-    let columns = |batch: &RecordBatch| -> Vec<ArrayRef> {
-        key.iter().map(|at| Arc::clone(batch.column(*at))).collect()
-    };
-    let fields = columns(first)
-        .iter()
-        .map(|column| SortField::new(column.data_type().clone()))
-        .collect();
-    let converter = RowConverter::new(fields)?;
+    let (columns, converter) = (key_columns(key), key_converter(first, key)?);
     let mut keys: HashSet<OwnedRow> = HashSet::new();
     for batch in &new {
         keys.extend(
@@ -99,6 +124,42 @@ fn upsert(old: &[RecordBatch], new: Vec<RecordBatch>, key: &[usize]) -> Result<V
     }
     all.extend(new);
     Ok(all)
+}
+
+/// The columns of a batch's key.
+fn key_columns(key: &[usize]) -> impl Fn(&RecordBatch) -> Vec<ArrayRef> {
+    |batch| key.iter().map(|at| Arc::clone(batch.column(*at))).collect()
+}
+
+/// What makes keys of rows comparable.
+fn key_converter(batch: &RecordBatch, key: &[usize]) -> Result<RowConverter> {
+    let columns = key_columns(key)(batch);
+    let fields = columns
+        .iter()
+        .map(|column| SortField::new(column.data_type().clone()));
+    Ok(RowConverter::new(fields.collect())?)
+}
+
+/// Of each key the last row.
+fn last_of_keys(rows: &[RecordBatch], key: &[usize]) -> Result<Vec<RecordBatch>> {
+    let Some(first) = rows.first() else {
+        return Ok(Vec::new());
+    };
+    let (columns, converter) = (key_columns(key), key_converter(first, key)?);
+    let mut seen: HashSet<OwnedRow> = HashSet::new();
+    let mut last = Vec::new();
+    for batch in rows.iter().rev() {
+        let keys = converter.convert_columns(&columns(batch))?;
+        let mut stays: Vec<bool> = (0..batch.num_rows())
+            .rev()
+            .map(|row| seen.insert(keys.row(row).owned()))
+            .collect();
+        stays.reverse();
+        last.push(filter_record_batch(batch, &BooleanArray::from(stays))?);
+    }
+    last.reverse();
+    last.retain(|batch| batch.num_rows() > 0);
+    Ok(last)
 }
 
 #[async_trait]

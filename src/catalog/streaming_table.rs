@@ -1,152 +1,63 @@
 //! A streaming table: a query, what it keeps, and its result.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::execute_stream;
 use futures::TryStreamExt;
 
+use super::damaged_table::DamagedTable;
 use super::definition::Definition;
 use super::replace_table::ReplaceTable;
+use super::result::{Refreshing, Rows, TableResult};
 use super::unbounded::UnboundedTables;
+use crate::checkpoint::{Checkpoint, Restored};
 use crate::config::OutputMode;
 use crate::error::Refusal;
-use crate::query::{
-    Attached, EpochProgress, EpochSink, Lines, RunState, Standing, Totals, home, short,
-};
-use crate::source::{AppendLog, AppendTable, ReadEnv, Unread, conform};
-
-/// Records of epochs that are kept to be shown.
-const HISTORY: usize = 10_000;
+use crate::query::{Attached, EpochProgress, EpochSink, Lines, RunState, Standing, home, short};
+use crate::sink::Sink;
+use crate::source::{AppendLog, AppendTable, ReadEnv, Unread};
 
 /// A named result kept up to date by a streaming query.
 #[derive(Debug)]
 pub struct StreamingTable {
     name: String,
     bare_name: String,
+    id: String,
+    location: Option<String>,
     definition: Definition,
     run: Arc<tokio::sync::Mutex<RunState>>,
     result: Arc<TableResult>,
+    checkpoint: Option<Arc<Checkpoint>>,
+    /// Why it cannot be used, if its checkpoint is damaged.
+    damage: Option<Refusal>,
 }
 
-/// The rows of the result, and the records of the epochs that made them.
+/// Where the rows of a query go that are not kept by the table itself.
 #[derive(Debug)]
-struct TableResult {
-    schema: SchemaRef,
-    rows: Rows,
-    limit: Option<u64>,
-    shown: Mutex<Shown>,
-}
-
-#[derive(Debug)]
-enum Rows {
-    /// Append mode: rows accumulate.
-    Append(Arc<AppendLog>),
-    /// Update and complete mode: rows are replaced.
-    Replace(Arc<ReplaceTable>),
-}
-
-#[derive(Debug, Default)]
-struct Shown {
-    /// Number of epochs before the first record kept.
-    history: std::collections::VecDeque<EpochProgress>,
-    emitted: Option<(u64, Vec<RecordBatch>)>,
-    totals: Totals,
-}
-
-impl TableResult {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One refresh: epochs go to the result, and their records to whoever asked for it.
-#[derive(Debug)]
-struct Refreshing {
-    result: Arc<TableResult>,
-    records: Mutex<Vec<EpochProgress>>,
-}
-
-#[async_trait]
-impl EpochSink for Refreshing {
-    fn prepare(&self, rows: &[RecordBatch]) -> Result<()> {
-        self.result.check(rows)
-    }
-
-    async fn commit(&self, rows: Vec<RecordBatch>, progress: EpochProgress) -> Result<()> {
-        let progress = self.result.commit(rows, progress)?;
-        self.records
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(progress);
-        Ok(())
-    }
-}
-
-impl TableResult {
-    /// Whether rows have the result's columns.
-    fn check(&self, rows: &[RecordBatch]) -> Result<()> {
-        for batch in rows {
-            conform(batch, &self.schema)?;
-        }
-        Ok(())
-    }
-
-    /// Takes an epoch's rows; returns its record with the number of rows that were taken.
-    fn commit(&self, rows: Vec<RecordBatch>, mut progress: EpochProgress) -> Result<EpochProgress> {
-        let rows = match &self.rows {
-            Rows::Append(log) => {
-                let rows = within(
-                    rows,
-                    self.limit.map(|limit| limit.saturating_sub(log.rows())),
-                );
-                log.append(&rows)?;
-                rows
-            }
-            Rows::Replace(table) => {
-                table.replace(rows.clone())?;
-                rows
-            }
-        };
-        progress.output_rows = rows.iter().map(|batch| batch.num_rows() as u64).sum();
-        let mut shown = self.shown();
-        shown.emitted = Some((progress.epoch, rows));
-        shown.totals.add(&progress);
-        shown.history.push_back(progress.clone());
-        if shown.history.len() > HISTORY {
-            shown.history.pop_front();
-        }
-        Ok(progress)
-    }
-}
-
-/// The first rows, so many as there is room for.
-fn within(rows: Vec<RecordBatch>, room: Option<u64>) -> Vec<RecordBatch> {
-    let Some(mut room) = room else {
-        return rows;
-    };
-    let mut kept = Vec::new();
-    for batch in rows {
-        let length = usize::try_from(room)
-            .unwrap_or(usize::MAX)
-            .min(batch.num_rows());
-        if length > 0 {
-            kept.push(batch.slice(0, length));
-        }
-        room -= length as u64;
-    }
-    kept
+pub struct Outlet {
+    /// Where they go.
+    pub sink: Arc<dyn Sink>,
+    /// The directory, as an absolute path.
+    pub location: String,
+    /// What reads them.
+    pub provider: Arc<dyn TableProvider>,
 }
 
 impl StreamingTable {
-    /// A streaming table that has not run yet.
-    pub fn new(name: String, bare_name: String, definition: Definition) -> Self {
+    /// A streaming table that has not run yet. The id tells it from all others, of other databases too.
+    pub fn new(
+        name: String,
+        bare_name: String,
+        definition: Definition,
+        id: &str,
+        outlet: Option<Outlet>,
+    ) -> Self {
         let schema = Arc::clone(&definition.schema);
+        let location = outlet.as_ref().map(|outlet| outlet.location.clone());
         let replace = |key| {
             Rows::Replace(Arc::new(ReplaceTable::new(
                 name.clone(),
@@ -154,31 +65,97 @@ impl StreamingTable {
                 key,
             )))
         };
-        let rows = match (definition.mode, &definition.key) {
-            (OutputMode::Append, _) | (OutputMode::Update, None) => {
-                Rows::Append(Arc::new(AppendLog::new(Arc::clone(&schema))))
+        let rows = match (definition.mode, &definition.key, outlet) {
+            (_, _, Some(Outlet { sink, provider, .. })) => Rows::Sink {
+                sink,
+                query: id.to_owned(),
+                provider,
+            },
+            (OutputMode::Append, ..) | (OutputMode::Update, None, _) => {
+                Rows::Append(Arc::new(AppendLog::new(Arc::clone(&schema)).identified(id)))
             }
-            (OutputMode::Update, Some(key)) => replace(Some(key.clone())),
-            (OutputMode::Complete, _) => replace(None),
+            (OutputMode::Update, Some(key), _) => replace(Some(key.clone())),
+            (OutputMode::Complete, ..) => replace(None),
         };
-        let result = TableResult {
-            schema,
-            rows,
-            limit: definition.limit,
-            shown: Mutex::default(),
-        };
+        let result = TableResult::new(schema, rows, definition.limit);
         Self {
             name,
             bare_name,
+            id: id.to_owned(),
+            location,
             definition,
             run: Arc::default(),
             result: Arc::new(result),
+            checkpoint: None,
+            damage: None,
+        }
+    }
+
+    /// The table with a checkpoint that its epochs are written to.
+    #[must_use]
+    pub fn kept_in(mut self, checkpoint: Checkpoint) -> Self {
+        self.checkpoint = Some(Arc::new(checkpoint));
+        self
+    }
+
+    /// The table as it is when its checkpoint cannot be read: it can be begun anew, and nothing else.
+    #[must_use]
+    pub fn damaged(mut self, damage: Refusal) -> Self {
+        self.damage = Some(damage);
+        self
+    }
+
+    /// Goes back to what a checkpoint holds.
+    ///
+    /// # Errors
+    /// - the checkpoint holds something else
+    /// - the query is running
+    pub fn restore(&self, restored: &Restored) -> Result<()> {
+        self.result.restore(restored)?;
+        match self.run.try_lock() {
+            Ok(mut run) => *run = RunState::restored(restored)?,
+            Err(_) => return internal_err!("{} runs already", self.name),
+        }
+        Ok(())
+    }
+
+    /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart.
+    ///
+    /// # Errors
+    /// - they cannot be handed on; the next refresh tries again
+    pub async fn hand_on(&self) -> Result<()> {
+        let next = self.run.lock().await.next_epoch;
+        self.result.deliver(next).await
+    }
+
+    /// The same table under another query whose state is of the same form: it goes on from where it is.
+    pub fn redefined(&self, definition: Definition) -> Self {
+        Self {
+            name: self.name.clone(),
+            bare_name: self.bare_name.clone(),
+            id: self.id.clone(),
+            location: self.location.clone(),
+            definition,
+            run: Arc::clone(&self.run),
+            result: Arc::clone(&self.result),
+            checkpoint: self.checkpoint.clone(),
+            damage: self.damage.clone(),
         }
     }
 
     /// Its resolved name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Id of its query.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The directory that its rows go to, as an absolute path, if they do.
+    pub fn location(&self) -> Option<String> {
+        self.location.clone()
     }
 
     /// Its name without catalog and schema.
@@ -193,7 +170,12 @@ impl StreamingTable {
 
     /// Its result as a table.
     pub fn provider(&self) -> Arc<dyn TableProvider> {
+        if let Some(damage) = &self.damage {
+            let schema = Arc::clone(&self.definition.schema);
+            return Arc::new(DamagedTable::new(schema, damage.clone()));
+        }
         match &self.result.rows {
+            Rows::Sink { provider, .. } => Arc::clone(provider),
             Rows::Append(log) => {
                 let reason = format!(
                     "{} is a streaming table: only its query writes to it.",
@@ -205,12 +187,9 @@ impl StreamingTable {
         }
     }
 
-    /// Number of rows of its result.
+    /// Number of rows of its result; of rows that leave for a sink, how many have.
     pub fn rows(&self) -> u64 {
-        match &self.result.rows {
-            Rows::Append(log) => log.rows(),
-            Rows::Replace(table) => table.rows(),
-        }
+        self.result.count()
     }
 
     /// Records of its epochs, oldest first: the last 10,000.
@@ -277,6 +256,16 @@ impl StreamingTable {
         Ok(Some(unread))
     }
 
+    /// Refuses a query that cannot take in the state that there is.
+    ///
+    /// # Errors
+    /// - the query cannot be planned; its operators' state is of another form
+    pub async fn try_state(&self, state: &SessionState, unbounded: &UnboundedTables) -> Result<()> {
+        let (plan, state) = self.definition.replan(state, unbounded).await?;
+        let plan = state.create_physical_plan(&plan).await?;
+        self.run.lock().await.check_plan(&plan)
+    }
+
     /// Reads what has arrived, in epochs; returns their records.
     ///
     /// # Errors
@@ -287,27 +276,28 @@ impl StreamingTable {
         state: &SessionState,
         unbounded: &UnboundedTables,
     ) -> Result<Vec<EpochProgress>> {
+        if let Some(damage) = &self.damage {
+            return Err(damage.clone().into());
+        }
         let (plan, state) = self
             .definition
             .replan(state, unbounded)
             .await
             .map_err(without_place)?;
+        let settings = crate::config::options(state.config_options());
         let plan = state.create_physical_plan(&plan).await?;
-        let sink = Arc::new(Refreshing {
-            result: Arc::clone(&self.result),
-            records: Mutex::default(),
-        });
+        let sink = Arc::new(Refreshing::new(Arc::clone(&self.result)));
         let attached = Attached {
             run: Arc::clone(&self.run),
             sink: Arc::clone(&sink) as Arc<dyn EpochSink>,
+            checkpoint: self.checkpoint.clone(),
+            may_lose: settings.accept_loss,
         };
         let config = state.config().clone().with_extension(Arc::new(attached));
         let context = TaskContext::from(&state).with_session_config(config);
         let mut rows = execute_stream(plan, Arc::new(context))?;
         while rows.try_next().await?.is_some() {}
-        let records =
-            std::mem::take(&mut *sink.records.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(records)
+        Ok(sink.take_records())
     }
 }
 

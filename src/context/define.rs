@@ -4,19 +4,104 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, SchemaError, TableReference, schema_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan};
+use futures::FutureExt;
 
 use super::StreamContext;
+use super::database::Written;
+use crate::catalog::{Entry, Kind};
 use crate::logical::without_places;
-use crate::source::{AppendLog, AppendTable};
+use crate::source::AppendTable;
 
 impl StreamContext {
-    /// Runs a statement that defines something.
-    pub(super) async fn define(&self, ddl: DdlStatement) -> Result<DataFrame> {
+    /// Runs a statement that defines something, and writes down what it did. What cannot be written down is
+    /// taken back.
+    pub(super) async fn define(&self, ddl: DdlStatement, sql: &str) -> Result<DataFrame> {
+        let before = self.made_by(&ddl);
+        let (done, written) = self.define_here(ddl, sql).await?;
+        if let Err(error) = self.write_down(written) {
+            if let Some((name, former)) = before {
+                self.session.deregister_table(name.clone())?;
+                if let Some(former) = former {
+                    self.session.register_table(name, former)?;
+                }
+            }
+            return Err(error);
+        }
+        Ok(done)
+    }
+
+    /// The table that a statement makes or removes, and what has its name now.
+    fn made_by(
+        &self,
+        ddl: &DdlStatement,
+    ) -> Option<(TableReference, Option<Arc<dyn TableProvider>>)> {
+        let name = match ddl {
+            DdlStatement::CreateMemoryTable(create) => create.name.clone(),
+            DdlStatement::CreateExternalTable(create) => create.name.clone(),
+            DdlStatement::CreateView(create) => create.name.clone(),
+            DdlStatement::DropTable(drop) => drop.name.clone(),
+            DdlStatement::DropView(drop) => drop.name.clone(),
+            _ => return None,
+        };
+        let found = self.session.table_provider(name.clone()).now_or_never();
+        Some((name, found.and_then(std::result::Result::ok)))
+    }
+
+    /// Runs a statement that defines something; tells what is to be written down.
+    pub(super) async fn define_here(
+        &self,
+        ddl: DdlStatement,
+        sql: &str,
+    ) -> Result<(DataFrame, Option<Written>)> {
+        let written = self.to_be_written(&ddl, sql)?;
         match ddl {
-            DdlStatement::CreateMemoryTable(create) => self.create_append_table(create).await,
+            DdlStatement::CreateMemoryTable(create) => self.create_append_table(create, sql).await,
+            ddl => Ok((self.define_other(ddl).await?, written)),
+        }
+    }
+
+    /// What a statement makes or removes of what is written down; nothing where it is there already.
+    fn to_be_written(&self, ddl: &DdlStatement, sql: &str) -> Result<Option<Written>> {
+        let made = |name: String| Written::Made(Box::new(Entry::new(name, Kind::Statement, sql)));
+        Ok(match ddl {
+            DdlStatement::CreateExternalTable(create) => {
+                let there = self.session.table_exist(create.name.clone())?;
+                (!there || create.or_replace).then(|| made(self.resolve(&create.name)))
+            }
+            DdlStatement::CreateView(create) if !create.temporary => {
+                Some(made(self.resolve(&create.name)))
+            }
+            DdlStatement::CreateCatalogSchema(create) => Some(made(format!(
+                "schema {}",
+                self.resolved_schema(&create.schema_name)
+            ))),
+            DdlStatement::CreateCatalog(create) => {
+                Some(made(format!("catalog {}", create.catalog_name)))
+            }
+            DdlStatement::DropTable(drop) => Some(Written::Removed(self.resolve(&drop.name))),
+            DdlStatement::DropView(drop) => Some(Written::Removed(self.resolve(&drop.name))),
+            DdlStatement::DropCatalogSchema(drop) => Some(Written::RemovedBelow(
+                self.resolved_schema(&drop.name.to_string()),
+            )),
+            _ => None,
+        })
+    }
+
+    /// A schema's name with its catalog.
+    fn resolved_schema(&self, name: &str) -> String {
+        let state = self.session.state();
+        match name.contains('.') {
+            true => name.to_owned(),
+            false => format!("{}.{name}", state.config_options().catalog.default_catalog),
+        }
+    }
+
+    async fn define_other(&self, ddl: DdlStatement) -> Result<DataFrame> {
+        match ddl {
             DdlStatement::CreateExternalTable(create) => self.create_external_table(*create).await,
             DdlStatement::DropTable(drop) => {
                 self.refuse_if_taken(&drop.name, "drop")?;
@@ -55,25 +140,38 @@ impl StreamContext {
     }
 
     /// `CREATE TABLE [AS]`: an append-only table.
-    async fn create_append_table(&self, create: CreateMemoryTable) -> Result<DataFrame> {
+    async fn create_append_table(
+        &self,
+        create: CreateMemoryTable,
+        sql: &str,
+    ) -> Result<(DataFrame, Option<Written>)> {
         let exists = self.session.table_exist(create.name.clone())?;
         if exists && create.if_not_exists && !create.or_replace {
-            return self.nothing();
+            return Ok((self.nothing()?, None));
         }
         if create.temporary || exists && (!create.or_replace || create.if_not_exists) {
             // DataFusion's own words for what cannot be.
             let plan = LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create));
-            return self.session.execute_logical_plan(plan).await;
+            return Ok((self.session.execute_logical_plan(plan).await?, None));
         }
         if exists {
             self.refuse_if_taken(&create.name, "replace")?;
         }
+        let kind = match has_rows(&create.input) {
+            true => Kind::TableOfRows,
+            false => Kind::Table,
+        };
         let rows = DataFrame::new(self.session.state(), Arc::unwrap_or_clone(create.input));
         let schema = Arc::clone(rows.schema().inner());
         unique_names(&schema)?;
         let rows = rows.collect_partitioned().await?;
-        let log = AppendLog::new(schema);
+        let (log, id) = self.new_log(Arc::clone(&schema))?;
         log.append(&rows.concat())?;
+        let entry = id.map(|id| Entry {
+            id,
+            schema: Some(schema),
+            ..Entry::new(self.resolve(&create.name), kind, sql)
+        });
         let table = AppendTable::new(create.name.table(), Arc::new(log))
             .with_definition(create.constraints, create.column_defaults)
             .with_partitions(rows.len());
@@ -82,7 +180,10 @@ impl StreamContext {
         }
         self.forget_unbounded(&create.name);
         self.session.register_table(create.name, Arc::new(table))?;
-        self.nothing()
+        Ok((
+            self.nothing()?,
+            entry.map(|entry| Written::Made(Box::new(entry))),
+        ))
     }
 
     /// `CREATE [UNBOUNDED] EXTERNAL TABLE`: an unbounded one is a stream without the word STREAM.
@@ -104,6 +205,15 @@ impl StreamContext {
     fn forget_unbounded(&self, name: &TableReference) {
         let resolved = self.resolve(name);
         self.unbounded.remove(&resolved);
+    }
+}
+
+/// Whether a table is made from rows: without a query its input is an empty relation, under a projection at most.
+fn has_rows(input: &LogicalPlan) -> bool {
+    match input {
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        LogicalPlan::Projection(projection) => has_rows(&projection.input),
+        _ => true,
     }
 }
 

@@ -6,8 +6,15 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::dataframe::DataFrame;
 
+use serde_json::Value;
+
 use super::StreamContext;
-use crate::catalog::{Definition, StreamingTable, outlook_batch, refresh_batch, unknown};
+use super::database::random_id;
+use crate::catalog::{
+    Database, Definition, Entry, Kind, Outlet, StreamingTable, directory_outlet, outlook_batch,
+    refresh_batch, unknown,
+};
+use crate::checkpoint::Checkpoint;
 use crate::error::Refusal;
 use crate::query::EpochProgress;
 use crate::sql::{CreateStreamingTable, Existing, StreamingStatement};
@@ -17,12 +24,14 @@ impl StreamContext {
     pub(super) async fn streaming(&self, statement: StreamingStatement) -> Result<DataFrame> {
         match statement {
             StreamingStatement::Create(create) => self.create_streaming_table(*create).await,
-            StreamingStatement::Refresh(name) => {
-                let table = self.streaming_table(&name)?;
-                let records = table
-                    .refresh(&self.session.state(), &self.unbounded)
-                    .await?;
-                self.session.read_batch(refresh_batch(&records)?)
+            StreamingStatement::Refresh { name, full } => {
+                if full {
+                    self.begin_anew(&name).await?;
+                }
+                self.refreshed(&*self.streaming_table(&name)?).await
+            }
+            StreamingStatement::Start { .. } | StreamingStatement::Stop { .. } => {
+                datafusion::common::not_impl_err!("not yet")
             }
             StreamingStatement::Explain(name) => {
                 let table = self.streaming_table(&name)?;
@@ -41,16 +50,24 @@ impl StreamContext {
         }
     }
 
+    /// Refreshes a table; the records as rows.
+    async fn refreshed(&self, table: &StreamingTable) -> Result<DataFrame> {
+        let records = table
+            .refresh(&self.session.state(), &self.unbounded)
+            .await?;
+        self.session.read_batch(refresh_batch(&records)?)
+    }
+
     async fn create_streaming_table(&self, create: CreateStreamingTable) -> Result<DataFrame> {
         let name = self.resolve(&create.name);
         match (self.tables.get(&name), create.existing) {
             (Some(_), Existing::Keep) => return self.nothing(),
             (Some(table), Existing::Refresh) => {
-                self.refuse_other_query(&table, &create)?;
-                let records = table
-                    .refresh(&self.session.state(), &self.unbounded)
-                    .await?;
-                return self.session.read_batch(refresh_batch(&records)?);
+                let table = match table.definition().is_same(&create) {
+                    true => table,
+                    false => self.redefine(&table, &create).await?,
+                };
+                return self.refreshed(&table).await;
             }
             (Some(_), Existing::Refuse) => return Err(exists(&create.name)),
             (None, _) if self.session.table_exist(create.name.clone())? => {
@@ -70,45 +87,166 @@ impl StreamContext {
         if self.tables.get(&name).is_some() {
             self.refuse_if_read(&create.name, "replace")?;
         }
-        if self.tables.remove(&name).is_some() {
-            self.session.deregister_table(create.name.clone())?;
-        }
-        let table = Arc::new(StreamingTable::new(
-            name.clone(),
-            create.name.table().to_owned(),
-            definition,
-        ));
-        self.session
-            .register_table(create.name.clone(), table.provider())?;
-        self.tables.insert(name, Arc::clone(&table));
+        let table = self.make_anew(&create.name, definition, None).await?;
         if create.existing == Existing::Refresh {
-            let records = table
-                .refresh(&self.session.state(), &self.unbounded)
-                .await?;
-            return self.session.read_batch(refresh_batch(&records)?);
+            return self.refreshed(&table).await;
         }
         self.nothing()
     }
 
-    /// OR REFRESH says what the table is: it must be what it says.
-    fn refuse_other_query(
+    /// Puts a new streaming table in the place of the one of its name, if there is one. It writes to the
+    /// location that is given, or to the one that its definition names.
+    async fn make_anew(
+        &self,
+        name: &TableReference,
+        definition: Definition,
+        location: Option<String>,
+    ) -> Result<Arc<StreamingTable>> {
+        let resolved = self.resolve(name);
+        let known = self
+            .database
+            .as_ref()
+            .and_then(|database| database.entry(&resolved));
+        let location = match (&location, &definition.target) {
+            (None, Some(target)) => Some(self.absolute(&target.location)?),
+            _ => location,
+        };
+        let mut former = known
+            .as_ref()
+            .map_or_else(Vec::new, |known| known.former.clone());
+        former.extend(
+            self.tables
+                .get(&resolved)
+                .map(|table| table.id().to_owned()),
+        );
+        let outlet = self.outlet(&definition, location.as_deref())?;
+        if let Some(location) = &location {
+            self.refuse_foreign_files(location, &former)?;
+        }
+        let id = match &self.database {
+            Some(database) => database.new_id(),
+            None => random_id(),
+        };
+        let sink = outlet.as_ref().map(|outlet| Arc::clone(&outlet.sink));
+        let (kept, statement) = (
+            self.checkpoints_kept(&definition)?,
+            definition.statement.clone(),
+        );
+        let mut table = StreamingTable::new(
+            resolved.clone(),
+            name.table().to_owned(),
+            definition,
+            &id,
+            outlet,
+        );
+        let entry = Entry {
+            id: id.clone(),
+            location,
+            former: former.clone(),
+            ..Entry::new(resolved.clone(), Kind::Streaming, statement)
+        };
+        if let Some(database) = &self.database {
+            let made =
+                Checkpoint::create(database.disk(), Database::QUERIES, &id, kept, Value::Null);
+            table = table.kept_in(made?);
+            database.put(entry.clone())?;
+        }
+        // What the former query has written goes when it is written down that it will.
+        if let Some(sink) = sink {
+            for former in &former {
+                sink.begin(former, 0).await?;
+            }
+        }
+        if let (Some(database), false) = (&self.database, former.is_empty()) {
+            database.put(Entry {
+                former: Vec::new(),
+                ..entry
+            })?;
+        }
+        if self.tables.remove(&resolved).is_some() {
+            self.session.deregister_table(name.clone())?;
+        }
+        self.session
+            .register_table(name.clone(), table.provider())?;
+        let table = Arc::new(table);
+        self.tables.insert(resolved, Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// `REFRESH … FULL`: the table as it was defined, without anything that it has read.
+    async fn begin_anew(&self, name: &TableReference) -> Result<()> {
+        let table = self.streaming_table(name)?;
+        self.refuse_if_read(name, "begin anew")?;
+        let database = self.database.as_ref();
+        let location = database.and_then(|database| database.entry(table.name())?.location);
+        let location = location.or_else(|| table.location());
+        self.make_anew(name, table.definition().clone(), location)
+            .await?;
+        Ok(())
+    }
+
+    /// `OR REFRESH` with another query: it goes on with the state that there is, if that is of the same form.
+    /// Whether it is shows when the query runs; what can be told now is.
+    async fn redefine(
         &self,
         table: &StreamingTable,
         create: &CreateStreamingTable,
-    ) -> Result<()> {
-        if table.definition().is_same(create) {
-            return Ok(());
+    ) -> Result<Arc<StreamingTable>> {
+        let definition = Definition::plan(create, &self.session.state(), &self.unbounded).await?;
+        table.definition().refuse_other(&definition)?;
+        let table = Arc::new(table.redefined(definition));
+        table
+            .try_state(&self.session.state(), &self.unbounded)
+            .await?;
+        if let Some(database) = &self.database
+            && let Some(entry) = database.entry(table.name())
+        {
+            database.put(Entry {
+                sql: create.statement.clone(),
+                ..entry
+            })?;
         }
-        Err(Refusal::new(
-            "STREAMING_QUERY_CHANGED",
-            "42K0E",
-            format!(
-                "{} exists with another query or other options.",
-                create.name
-            ),
-        )
-        .hint("write CREATE OR REPLACE STREAMING TABLE to begin anew, or REFRESH STREAMING TABLE")
-        .into())
+        self.tables
+            .insert(table.name().to_owned(), Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// Where a query's rows go, if they leave the table.
+    pub(super) fn outlet(
+        &self,
+        definition: &Definition,
+        location: Option<&str>,
+    ) -> Result<Option<Outlet>> {
+        let (Some(target), Some(location)) = (&definition.target, location) else {
+            return Ok(None);
+        };
+        let (disk, folder) = self.disk_of(location)?;
+        let outlet = directory_outlet(definition, target, location, disk, folder)?;
+        Ok(Some(outlet))
+    }
+
+    /// Refuses to write among files that are not of this table: its readers would read them too.
+    fn refuse_foreign_files(&self, location: &str, former: &[String]) -> Result<()> {
+        let (disk, folder) = self.disk_of(location)?;
+        let found = disk.list(&folder).unwrap_or_default();
+        let own = |name: &str| former.iter().any(|id| name.contains(id.as_str()));
+        let foreign = found.iter().find(|entry| {
+            let hidden = entry.name.starts_with('.');
+            !hidden && !own(&entry.name) && (!entry.dir || former.is_empty())
+        });
+        match foreign {
+            None => Ok(()),
+            Some(file) => Err(Refusal::new(
+                "LOCATION_NOT_EMPTY",
+                "42P07",
+                format!(
+                    "{location} has something in it that is not of this table: {}.",
+                    file.name
+                ),
+            )
+            .hint("name a directory that is empty or not there")
+            .into()),
+        }
     }
 
     fn drop_streaming_table(&self, name: &TableReference, if_exists: bool) -> Result<DataFrame> {
@@ -121,6 +259,9 @@ impl StreamContext {
             };
         }
         self.refuse_if_read(name, "drop")?;
+        if let Some(database) = &self.database {
+            database.remove(&resolved)?;
+        }
         self.tables.remove(&resolved);
         self.session.deregister_table(name.clone())?;
         self.nothing()

@@ -3,7 +3,7 @@
 //! What must survive a crash goes through the [`Disk`] trait and through nothing
 //! else. That buys two things: what is durable, and when, can be read in one
 //! place; and the same code runs against [`SimDisk`], which can lose power at any
-//! call, in any of several ways. No query keeps anything on disk yet.
+//! call, in any of several ways.
 //!
 //! Three facts about disks shape the trait:
 //!
@@ -41,6 +41,9 @@ pub use sim::SimDisk;
 /// A crash inside [`publish`] can leave such a file behind. It holds nothing
 /// anyone was promised, so whoever owns the directory may remove it.
 pub const TEMP_PREFIX: &str = ".tmp-";
+
+/// What the name of such a file ends with: nothing that a reader of a directory looks for.
+pub const TEMP_SUFFIX: &str = ".part";
 
 /// An exclusive lock, held until it is dropped.
 pub type Lock = Box<dyn Debug + Send + Sync>;
@@ -162,7 +165,7 @@ pub fn publish(disk: &dyn Disk, dir: &str, name: &str, bytes: &[u8]) -> io::Resu
     if parts(name)?.len() != 1 {
         return Err(refused(name));
     }
-    let temp = join(dir, &format!("{TEMP_PREFIX}{name}"));
+    let temp = join(dir, &format!("{TEMP_PREFIX}{name}{TEMP_SUFFIX}"));
     let placed = disk
         .write_new(&temp, bytes)
         .and_then(|()| disk.sync_file(&temp))

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{Array, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{filter, filter_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::EmissionType;
@@ -24,10 +24,11 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 
 use super::closing::ticks;
-use super::stateful::Stateful;
+use super::stateful::{Added, Stateful};
 use super::{epoch, one_child};
+use crate::checkpoint::Piece;
 use crate::state::{Candidates, DedupState, Epoch, Fates, OperatorCounts};
-use crate::time::{Closed, Instant, Unit};
+use crate::time::{Closed, Instant, Span, Unit};
 
 /// Which rows are alike, and how long a key is held.
 #[derive(Debug, Clone)]
@@ -172,13 +173,17 @@ impl Stateful for DeduplicateExec {
 
     fn fit(&self, epoch: &Epoch) -> Result<()> {
         let state = self.state(epoch)?;
+        if let Some(keys) = epoch.state.saved_piece(&self.label()) {
+            state.restore(&keys, self.reached(epoch.started_at))?;
+            epoch.state.forget_piece(&self.label());
+        }
         let partitions = self.intakes();
         if state.partitions() == partitions || state.partitions() == 0 {
             return Ok(());
         }
         let (keys, expiries) = state.take_all()?;
         if partitions == 1 || keys.is_empty() {
-            return state.put(0, &keys, &expiries);
+            return state.put(0, &keys, &expiries).map(|_| ());
         }
         let fields: Vec<Field> = self
             .key_types()
@@ -202,7 +207,10 @@ impl Stateful for DeduplicateExec {
         partitioner.partition(batch, |partition, batch| {
             let (keys, expiries) = batch.columns().split_at(count);
             match expiries.first() {
-                Some(expiries) => state.put(partition, keys, &ticks_of(expiries)),
+                Some(expiries) => {
+                    state.put(partition, keys, &ticks_of(expiries))?;
+                    Ok(())
+                }
                 None => Ok(()),
             }
         })
@@ -235,6 +243,35 @@ impl Stateful for DeduplicateExec {
             epoch.turn(),
             &pool,
         )
+    }
+
+    fn added(&self, epoch: &Epoch) -> Result<Added> {
+        Ok(Added::Keys(self.state(epoch)?.added()?))
+    }
+
+    fn pieces(&self, epoch: &Epoch, added: Added) -> Result<Vec<Piece>> {
+        let Added::Keys(added) = added else {
+            return internal_err!("a deduplication is given the keys that it has added");
+        };
+        let closed = self.reached(epoch.reached());
+        Ok(vec![self.state(epoch)?.piece(&self.label(), added, closed)])
+    }
+
+    fn made_of(&self) -> Vec<(String, String)> {
+        let schema = self.input.schema();
+        let keys = schema
+            .fields()
+            .get(self.info.key_range())
+            .unwrap_or_default();
+        let keys = keys
+            .iter()
+            .map(|field| format!("{} {}", field.name(), field.data_type()));
+        let hold =
+            Span::from_nanos(i128::from(self.info.hold) * i128::from(self.info.unit.nanos()));
+        vec![
+            ("keys".to_owned(), keys.collect::<Vec<_>>().join(", ")),
+            ("held behind the event time".to_owned(), hold.to_string()),
+        ]
     }
 
     fn commit(&self, epoch: &Epoch) -> Result<OperatorCounts> {

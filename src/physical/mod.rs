@@ -33,7 +33,7 @@ pub use inputs::Inputs;
 pub use partial::TimeWindowPartialExec;
 pub use scan::StreamScanExec;
 pub use session::SessionAssignExec;
-pub use stateful::{Stateful, absorb_all, as_stateful};
+pub use stateful::{Added, Stateful, absorb_all, as_stateful};
 pub use watermark::WatermarkExec;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
@@ -10,7 +11,8 @@ use futures::future::try_join_all;
 use tokio::task::JoinSet;
 
 use super::{DeduplicateExec, TimeWindowGateExec};
-use crate::state::{Epoch, OperatorCounts};
+use crate::checkpoint::Piece;
+use crate::state::{Epoch, GateAdded, OperatorCounts};
 
 /// A node that takes in all rows of an epoch before it lets any through.
 #[async_trait]
@@ -21,9 +23,11 @@ pub trait Stateful: Send + Sync {
     /// Number of partitions of its input: each is taken in by itself.
     fn intakes(&self) -> usize;
 
-    /// Moves state to this plan's number of partitions, if it was made with another.
+    /// Takes in the state of a checkpoint, if there is one, and moves state to this plan's number of
+    /// partitions, if it was made with another.
     ///
     /// # Errors
+    /// - the state is another operator's
     /// - a key cannot be hashed
     fn fit(&self, epoch: &Epoch) -> Result<()>;
 
@@ -47,6 +51,21 @@ pub trait Stateful: Send + Sync {
         None
     }
 
+    /// What the running epoch adds to its state, for a checkpoint; asked for before it commits.
+    ///
+    /// # Errors
+    /// - none of its own
+    fn added(&self, epoch: &Epoch) -> Result<Added>;
+
+    /// Its pieces of a checkpoint, once the epoch has committed.
+    ///
+    /// # Errors
+    /// - none of its own
+    fn pieces(&self, epoch: &Epoch, added: Added) -> Result<Vec<Piece>>;
+
+    /// What its state is made of: aspects and what they are. State made otherwise cannot be taken in.
+    fn made_of(&self) -> Vec<(String, String)>;
+
     /// Makes the epoch's changes permanent, and tells what became of its rows.
     ///
     /// # Errors
@@ -60,6 +79,15 @@ pub trait Stateful: Send + Sync {
     async fn compact(&self, _context: &Arc<TaskContext>) -> Result<()> {
         Ok(())
     }
+}
+
+/// What an epoch adds to an operator's state.
+#[derive(Debug)]
+pub enum Added {
+    /// To a gate.
+    Gate(GateAdded),
+    /// Keys of a deduplication.
+    Keys(Vec<RecordBatch>),
 }
 
 /// A plan node as one that keeps state, if it is one.

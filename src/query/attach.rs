@@ -10,6 +10,8 @@ use datafusion::common::Result;
 use tokio::sync::Mutex;
 
 use super::progress::EpochProgress;
+use super::saved::SourceAt;
+use crate::checkpoint::{Checkpoint, Piece, Restored};
 use crate::source::Cursor;
 use crate::state::{Observed, QueryState};
 use crate::time::Instant;
@@ -29,6 +31,13 @@ pub struct RunState {
     pub began: Option<std::time::Instant>,
     /// What the clauses had observed when the last epoch committed.
     pub observed: Vec<Option<Observed>>,
+    /// Where each source stood in the last checkpoint.
+    pub(super) saved: HashMap<String, SourceAt>,
+    /// What the operators' state is made of; none before there was a plan.
+    pub(super) operators: Option<Vec<(String, Vec<(String, String)>)>>,
+    /// Whether memory is ahead of the checkpoint, because it could not be written: the state must be read
+    /// again before it is used.
+    pub is_ahead: bool,
 }
 
 impl RunState {
@@ -50,11 +59,37 @@ impl RunState {
 /// Takes the rows of finished epochs.
 #[async_trait]
 pub trait EpochSink: fmt::Debug + Send + Sync {
-    /// Looks at the rows that an epoch emitted, before it commits: an error undoes the epoch.
+    /// Looks at the rows that an epoch emitted, before it commits, and gives those that will be taken: an
+    /// error undoes the epoch.
     ///
     /// # Errors
     /// - the rows cannot be kept
-    fn prepare(&self, _rows: &[RecordBatch]) -> Result<()> {
+    fn prepare(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+        Ok(rows)
+    }
+
+    /// The pieces of a checkpoint with an epoch's rows and its record.
+    ///
+    /// # Errors
+    /// - none of its own
+    fn pieces(&self, _rows: &[RecordBatch], _progress: &EpochProgress) -> Result<Vec<Piece>> {
+        Ok(Vec::new())
+    }
+
+    /// Goes back to what a checkpoint holds.
+    ///
+    /// # Errors
+    /// - the checkpoint holds something else
+    fn restore(&self, _restored: &Restored) -> Result<()> {
+        Ok(())
+    }
+
+    /// Called before the first epoch of a run: rows of earlier epochs that have not arrived where they go are
+    /// handed on. `next` epochs have committed.
+    ///
+    /// # Errors
+    /// - they still cannot be handed on; nothing is lost
+    async fn ready(&self, _next: u64) -> Result<()> {
         Ok(())
     }
 
@@ -74,4 +109,25 @@ pub struct Attached {
     pub run: Arc<Mutex<RunState>>,
     /// Where its rows go.
     pub sink: Arc<dyn EpochSink>,
+    /// Where its epochs are written, if they are.
+    pub checkpoint: Option<Arc<Checkpoint>>,
+    /// Whether rows of a source that cannot give them again may be lost with a failure.
+    pub may_lose: bool,
+}
+
+impl Attached {
+    /// Reads the state again if memory is ahead of the checkpoint, and hands on what has not arrived.
+    ///
+    /// # Errors
+    /// - the checkpoint cannot be read, or the rows cannot be handed on
+    pub(super) async fn make_ready(&self, state: &mut RunState) -> Result<()> {
+        if let Some(checkpoint) = &self.checkpoint
+            && state.is_ahead
+        {
+            let restored = checkpoint.reload()?;
+            self.sink.restore(&restored)?;
+            *state = RunState::restored(&restored)?;
+        }
+        self.sink.ready(state.next_epoch).await
+    }
 }

@@ -23,9 +23,11 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::record::Stopwatch;
+use super::saved::MadeOf;
+use crate::checkpoint::Piece;
 use crate::config::WatermarkPolicy;
 use crate::physical::{
-    Inputs, Stateful, StreamScanExec, WatermarkExec, absorb_all, as_stateful, is_ours,
+    Added, Inputs, Stateful, StreamScanExec, WatermarkExec, absorb_all, as_stateful, is_ours,
 };
 use crate::state::{Epoch, EventTimes, FEW_ROWS, Observed, OperatorCounts};
 use crate::time::Instant;
@@ -71,6 +73,13 @@ impl Parts {
             return true;
         }
         below
+    }
+
+    /// Operators with state by their names, and what it is made of.
+    pub(super) fn made_of(&self) -> Vec<(String, MadeOf)> {
+        self.gates()
+            .map(|gate| (gate.label(), gate.made_of()))
+            .collect()
     }
 
     fn gates(&self) -> impl Iterator<Item = &dyn Stateful> {
@@ -226,6 +235,21 @@ impl Running {
         self.drain(parts, false).await?;
         self.fix_watermark();
         Ok(())
+    }
+
+    /// What the epoch adds to the gates' state.
+    pub(super) fn added(&self, parts: &Parts) -> Result<Vec<Added>> {
+        parts.gates().map(|gate| gate.added(&self.epoch)).collect()
+    }
+
+    /// The gates' pieces of a checkpoint.
+    pub(super) fn pieces(&self, parts: &Parts, added: Vec<Added>) -> Result<Vec<Piece>> {
+        let pieces = parts
+            .gates()
+            .zip(added)
+            .map(|(gate, added)| gate.pieces(&self.epoch, added));
+        let pieces: Vec<_> = pieces.collect::<Result<_>>()?;
+        Ok(pieces.into_iter().flatten().collect())
     }
 
     /// Makes the gates' changes permanent.

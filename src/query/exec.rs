@@ -131,7 +131,7 @@ impl ExecutionPlan for StreamQueryExec {
         let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema(), 2);
         let attached = context.session_config().get_extension::<Attached>();
         let output = match &attached {
-            Some(attached) => Output::Table(Arc::clone(&attached.sink)),
+            Some(attached) => Output::Table(Arc::clone(attached)),
             None => Output::Reader(builder.tx()),
         };
         let run = Run {

@@ -15,6 +15,7 @@ mod outlook;
 mod progress;
 mod record;
 mod run;
+mod saved;
 mod show;
 mod sources;
 
@@ -23,5 +24,6 @@ pub use exec::{QueryPlanner, StreamQueryExec};
 pub use outlook::{Lines, Standing, Totals};
 pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};
 pub use run::LiveSender;
+pub use saved::SourceAt;
 pub use show::show_instant;
 pub use sources::{home, short};

@@ -10,7 +10,7 @@ use crate::source::Unread;
 use crate::time::Instant;
 
 /// Figures of all epochs of a query together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Totals {
     /// Epochs that have committed.
     pub epochs: u64,

@@ -13,11 +13,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::state::Observed;
 use crate::time::Instant;
 
 /// The record of one finished epoch of a query.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochProgress {
     /// Number of the epoch, from 0.
     pub epoch: u64,
@@ -81,7 +83,7 @@ fn per_second(rows: u64, time: Duration) -> f64 {
 }
 
 /// Where the time of an epoch went. What is not in the sum is between the phases.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
     /// Taking the epoch's rows from the sources.
     pub read: Duration,
@@ -94,7 +96,7 @@ pub struct Phases {
 }
 
 /// What one source gave in an epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceProgress {
     /// Name of the table.
     pub name: String,
@@ -102,10 +104,12 @@ pub struct SourceProgress {
     pub rows: u64,
     /// Records left out because they could not be read.
     pub skipped_records: u64,
+    /// Files that were found changed after they had been read; they are not read again.
+    pub changed_files: Vec<String>,
 }
 
 /// What passed one WATERMARK clause in an epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClauseProgress {
     /// Column that the clause names.
     pub column: String,
@@ -129,7 +133,7 @@ pub struct ClauseProgress {
 }
 
 /// What one operator with state did in an epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorProgress {
     /// Its name, as errors give it (`TimeWindowGate 0`).
     pub operator: String,

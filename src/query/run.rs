@@ -4,19 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
-use super::attach::{EpochSink, RunState};
+use super::attach::{Attached, RunState};
 use super::epoch::{Parts, Running, made_anew};
 use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
 use super::sources::{SourceUse, finish, given, home, open_cursors, take, wait};
 use crate::config::{EndOfInput, OutputMode, TidegateOptions, WatermarkPolicy, options};
+use crate::error::Refusal;
 use crate::physical::Inputs;
 use crate::source::{ReadEnv, Taken};
 use crate::state::{Epoch, SourceSlice};
@@ -30,7 +31,7 @@ pub(super) enum Output {
     /// To a reader, as they come.
     Reader(mpsc::Sender<Result<RecordBatch>>),
     /// To a streaming table, epoch by epoch.
-    Table(Arc<dyn EpochSink>),
+    Table(Arc<Attached>),
 }
 
 /// A query that is running.
@@ -65,7 +66,13 @@ impl Run {
     pub(super) async fn run(&self, state: &mut RunState) -> Result<()> {
         let live = LiveGuard(self.context.session_config().get_extension::<LiveSender>());
         let settings = options(self.session.config_options());
+        if let Output::Table(table) = &self.output {
+            table.make_ready(state).await?;
+        }
+        let parts = Parts::of(Arc::clone(&self.plan));
+        state.check_operators(&parts)?;
         let uses = open_cursors(&self.plan, state, &settings)?;
+        self.check_sources(state)?;
         state.undo();
         let env = ReadEnv {
             session: Arc::clone(&self.session),
@@ -83,7 +90,7 @@ impl Run {
             if idle_epoch
                 || taken
                     .iter()
-                    .any(|taken| taken.rows > 0 || taken.skipped > 0)
+                    .any(|taken| taken.rows > 0 || taken.skipped > 0 || !taken.changed.is_empty())
             {
                 let shown = self.shows(&taken, &settings);
                 let Some(progress) = self.turn(state, &uses, &mut taken, watch, shown).await?
@@ -109,6 +116,20 @@ impl Run {
         }
         state.close_readers();
         Ok(())
+    }
+
+    /// Refuses a source that cannot give rows again where a checkpoint counts on it.
+    fn check_sources(&self, state: &RunState) -> Result<()> {
+        let Output::Table(table) = &self.output else {
+            return Ok(());
+        };
+        if table.checkpoint.is_none() || table.may_lose {
+            return Ok(());
+        }
+        match state.cursors.values().find(|cursor| !cursor.replays()) {
+            Some(cursor) => Err(no_replay(cursor.name())),
+            None => Ok(()),
+        }
     }
 
     /// Whether the rows of an epoch are shown. In complete mode an epoch's rows replace those before: a
@@ -156,13 +177,18 @@ impl Run {
         let Some((rows, output_rows)) = done else {
             return Ok(None);
         };
-        if let Output::Table(sink) = &self.output
-            && let Err(error) = sink.prepare(&rows)
-        {
-            epoch.abort();
-            state.undo();
-            return Err(error);
-        }
+        let prepared = match &self.output {
+            Output::Table(table) => table.sink.prepare(rows),
+            Output::Reader(_) => Ok(rows),
+        };
+        let (rows, added) = match prepared.and_then(|rows| Ok((rows, epoch.added(&parts)?))) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                epoch.abort();
+                state.undo();
+                return Err(error);
+            }
+        };
         watch.phases.emit = watch.lap();
         let committed = epoch.commit(&parts)?;
         watch.phases.commit = watch.lap();
@@ -179,8 +205,18 @@ impl Run {
         }
         state.next_epoch += 1;
         state.observed = state.state.watermarks.snapshot();
-        if let Output::Table(sink) = &self.output {
-            sink.commit(rows, progress.clone()).await?;
+        if let Output::Table(table) = &self.output {
+            // Until it is written and its rows are where they go, memory is ahead.
+            state.is_ahead = table.checkpoint.is_some();
+            if let Some(checkpoint) = &table.checkpoint {
+                let mut pieces = epoch.pieces(&parts, added)?;
+                pieces.extend(state.file_pieces()?);
+                pieces.extend(table.sink.pieces(&rows, &progress)?);
+                checkpoint.commit(state.content(&parts)?, &pieces)?;
+                state.set_saved();
+            }
+            table.sink.commit(rows, progress.clone()).await?;
+            state.is_ahead = false;
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))
@@ -272,6 +308,17 @@ impl Run {
         running.read_rest(parts).await?;
         Ok(Some((collected, count)))
     }
+}
+
+/// The error of a source whose rows are lost when they have been given.
+fn no_replay(source: &str) -> DataFusionError {
+    Refusal::new(
+        "SOURCE_CANNOT_REPLAY",
+        "0A000",
+        format!("{source} gives its rows once: those of an epoch that fails are lost, whatever is kept on disk."),
+    )
+    .hint("say that you accept it, WITH (accept_loss = 'true'), or keep the rows first: INSERT INTO a table")
+    .into()
 }
 
 fn report(live: &LiveGuard, progress: &EpochProgress, rows: u64) {

@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, select_all};
 
 use super::attach::RunState;
 use super::progress::SourceProgress;
+use super::saved::changed;
 use crate::config::TidegateOptions;
 use crate::error::Refusal;
 use crate::physical::StreamScanExec;
@@ -64,7 +65,12 @@ pub(super) fn open_cursors(
             Some(cursor) => cursor.set_source(Arc::clone(scan.provider()), limits)?,
             None => {
                 let name = scan.source_name().to_owned();
-                let cursor = Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
+                let mut cursor =
+                    Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
+                if let Some(at) = state.saved.get(&name) {
+                    same_source(&name, &at.identity, &cursor.identity())?;
+                    cursor = cursor.at(at.position.clone());
+                }
                 state.cursors.insert(name, cursor);
             }
         }
@@ -75,6 +81,14 @@ pub(super) fn open_cursors(
         }
     }
     Ok(uses)
+}
+
+/// Refuses another source under the name of the one that was read.
+fn same_source(name: &str, was: &str, is: &str) -> Result<()> {
+    match was == is {
+        true => Ok(()),
+        false => Err(changed(&format!("the source {name} was {was}, it is {is}"))),
+    }
 }
 
 /// What the names of tables begin with that need not be said.
@@ -96,6 +110,7 @@ pub(super) fn given(uses: &[SourceUse], taken: &[Taken], home: &str) -> Vec<Sour
             name: short(&one.name, home).to_owned(),
             rows: taken.rows,
             skipped_records: taken.skipped,
+            changed_files: taken.changed.clone(),
         })
         .collect()
 }

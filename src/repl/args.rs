@@ -20,6 +20,10 @@ pub(crate) struct Options {
     pub(crate) format: Format,
     /// Neither banner nor messages.
     pub(crate) quiet: bool,
+    /// Where tables and checkpoints are kept; none for in memory.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Bytes that queries may hold.
+    pub(crate) memory_limit: Option<usize>,
 }
 
 /// What to do.
@@ -60,6 +64,12 @@ struct Args {
     /// No banner and no messages but errors
     #[arg(short, long)]
     quiet: bool,
+    /// Keep tables, streaming tables and their checkpoints in this directory [default: in memory]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// How much memory queries may hold, such as 64MB or 2GiB [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory_limit: Option<usize>,
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -121,7 +131,45 @@ fn parse_from(
         request,
         format: args.format,
         quiet: args.quiet,
+        data_dir: args.data_dir,
+        memory_limit: args.memory_limit,
     })
+}
+
+/// Reads a size: a number with a unit of 1000 (KB, MB, GB) or of 1024 (KiB, MiB, GiB; also K, M, G).
+fn bytes(text: &str) -> Result<usize, String> {
+    let digits =
+        text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == ' ');
+    let unit = text
+        .get(digits.len()..)
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    let unit = match unit.as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        _ => return Err("write a number and KB, MB, GB, KiB, MiB or GiB".to_owned()),
+    };
+    let number: f64 = digits
+        .trim()
+        .parse()
+        .map_err(|_| "write a number first, as in 64MB".to_owned())?;
+    let size = number * f64::from(unit);
+    if !(1.0..=1e15).contains(&size) {
+        return Err("write a size between 1 byte and 1,000,000 GB".to_owned());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is in the range that was just checked"
+    )]
+    let size = size as usize;
+    Ok(size)
 }
 
 fn processors() -> Option<NonZeroUsize> {
@@ -173,6 +221,16 @@ mod tests {
                 Input::Stdin,
             ]
         );
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes("64MB"), Ok(64_000_000));
+        assert_eq!(bytes("1.5 KiB"), Ok(1_536));
+        assert_eq!(bytes("7"), Ok(7));
+        for wrong in ["", "MB", "-1MB", "64 monkeys", "nan", "inf", "1e30"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

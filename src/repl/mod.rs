@@ -75,7 +75,7 @@ async fn serve() -> ExitCode {
 /// Runs scripts or the prompt in a new session.
 async fn shell(options: Options) -> Result<(), End> {
     let interactive = matches!(options.request, Request::Prompt);
-    let mut shell = Shell::new(options.format, options.quiet, interactive)?;
+    let mut shell = Shell::new(&options, interactive).await?;
     match options.request {
         Request::Prompt => prompt::run(&mut shell).await,
         Request::Scripts(inputs) => script::run(&mut shell, inputs).await,

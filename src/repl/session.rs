@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use indicatif::HumanCount;
 
+use super::args::Options;
 use super::console::{self, note};
 use super::print::{Encoder, Format};
 use super::progress::Progress;
@@ -66,18 +68,22 @@ impl Shell {
     /// A new session with nothing in it.
     ///
     /// # Errors
-    /// - [`End::Failed`], when Tidegate cannot be installed
-    pub(crate) fn new(format: Format, quiet: bool, interactive: bool) -> Result<Self, End> {
-        let context = context().map_err(|error| {
+    /// - [`End::Failed`], when the database cannot be opened
+    pub(crate) async fn new(options: &Options, interactive: bool) -> Result<Self, End> {
+        let context = context(options).await.map_err(|error| {
             note(crate::error::render("", &error));
             End::Failed
         })?;
+        for unopened in context.unopened() {
+            note(format_args!("{} could not be opened:", unopened.name));
+            note(crate::error::render("", &unopened.error));
+        }
         Ok(Self {
             context,
-            format,
-            timer: interactive && !quiet,
+            format: options.format,
+            timer: interactive && !options.quiet,
             depth: 0,
-            quiet,
+            quiet: options.quiet,
             interactive,
         })
     }
@@ -167,13 +173,21 @@ impl fmt::Display for Report {
 }
 
 /// A session with what a person at a prompt expects of one.
-fn context() -> DataFusionResult<StreamContext> {
+async fn context(options: &Options) -> DataFusionResult<StreamContext> {
     let mut config = SessionConfig::new().with_information_schema(true);
     // Errors show their place in the text.
     config.options_mut().sql_parser.collect_spans = true;
     // An empty cell could be an empty string.
     "NULL".clone_into(&mut config.options_mut().format.null);
-    StreamContext::over(SessionContext::new_with_config(config))
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(limit) = options.memory_limit {
+        runtime = runtime.with_memory_limit(limit, 1.0);
+    }
+    let session = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+    match &options.data_dir {
+        Some(dir) => StreamContext::open_over(session, dir).await,
+        None => StreamContext::over(session),
+    }
 }
 
 /// Waits for something else than a statement, such as a line.

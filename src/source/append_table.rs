@@ -1,13 +1,14 @@
-//! A table that takes rows and keeps their order of arrival.
+//! The table of a log: rows are inserted at its end, and read by queries and streams.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Constraints, Result, plan_err};
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{Constraints, DataFusionError, Result, plan_err};
 use datafusion::datasource::memory::{DataSourceExec, MemorySourceConfig};
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -15,152 +16,10 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::TryStreamExt;
-use tokio::sync::watch;
 
-use super::{Arrival, Position, Reader, conform, rows_before};
+use super::Position;
+use super::append_log::{AppendLog, BATCH_ROWS, LogReader};
 use crate::error::Refusal;
-
-/// Rows of a batch that is kept: large ones are cut so that partitions share them evenly.
-const BATCH_ROWS: usize = 8_192;
-
-/// Rows in order of arrival. Appending is atomic: readers see all rows of one append or none.
-#[derive(Debug)]
-pub struct AppendLog {
-    schema: SchemaRef,
-    inner: RwLock<Inner>,
-    /// Number of rows, for readers that wait.
-    arrived: watch::Sender<u64>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    batches: Vec<RecordBatch>,
-    /// Number of rows before each batch.
-    starts: Vec<u64>,
-    rows: u64,
-}
-
-impl AppendLog {
-    /// An empty log of rows of this schema.
-    pub fn new(schema: SchemaRef) -> Self {
-        Self {
-            schema,
-            inner: RwLock::default(),
-            arrived: watch::Sender::new(0),
-        }
-    }
-
-    /// Schema of the rows.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> u64 {
-        self.inner
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .rows
-    }
-
-    /// Adds rows at the end.
-    ///
-    /// # Errors
-    /// - a batch has another schema, or a null where the schema has none
-    pub fn append(&self, batches: &[RecordBatch]) -> Result<()> {
-        let typed = batches
-            .iter()
-            .map(|batch| conform(batch, &self.schema))
-            .collect::<Result<Vec<_>>>()?;
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        for batch in typed {
-            let mut at = 0;
-            while at < batch.num_rows() {
-                let length = BATCH_ROWS.min(batch.num_rows() - at);
-                let start = inner.rows;
-                inner.starts.push(start);
-                inner.batches.push(batch.slice(at, length));
-                inner.rows += length as u64;
-                at += length;
-            }
-        }
-        let rows = inner.rows;
-        drop(inner);
-        self.arrived.send_replace(rows);
-        Ok(())
-    }
-
-    /// All rows that have arrived.
-    pub fn snapshot(&self) -> Vec<RecordBatch> {
-        self.inner
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .batches
-            .clone()
-    }
-
-    /// The batch that holds this row, from it on.
-    fn rest_from(&self, row: u64) -> Option<RecordBatch> {
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        if row >= inner.rows {
-            return None;
-        }
-        let at = inner
-            .starts
-            .partition_point(|start| *start <= row)
-            .checked_sub(1)?;
-        let batch = inner.batches.get(at)?;
-        let offset = usize::try_from(row - inner.starts.get(at)?).ok()?;
-        Some(batch.slice(offset, batch.num_rows() - offset))
-    }
-
-    /// Reads columns from a position on.
-    pub(super) fn read(self: Arc<Self>, columns: &[usize], from: Option<Position>) -> LogReader {
-        let from = rows_before(from);
-        let arrived = self.arrived.subscribe();
-        LogReader {
-            log: self,
-            columns: columns.to_vec(),
-            from,
-            at: from,
-            arrived,
-        }
-    }
-}
-
-/// Reads a log.
-pub(super) struct LogReader {
-    log: Arc<AppendLog>,
-    columns: Vec<usize>,
-    from: u64,
-    at: u64,
-    arrived: watch::Receiver<u64>,
-}
-
-#[async_trait]
-impl Reader for LogReader {
-    async fn next(&mut self) -> Result<Arrival> {
-        match self.log.rest_from(self.at) {
-            Some(batch) => {
-                self.at += batch.num_rows() as u64;
-                Ok(Arrival::Rows(batch.project(&self.columns)?))
-            }
-            None => Ok(Arrival::Waiting),
-        }
-    }
-
-    async fn arrived(&mut self) {
-        let at = self.at;
-        if self.arrived.wait_for(|rows| *rows > at).await.is_err() {
-            // The log holds its own sender: it cannot be gone while we read it.
-            futures::future::pending::<()>().await;
-        }
-    }
-
-    fn position(&self, rows: u64) -> Position {
-        Position::Rows(self.from + rows)
-    }
-}
 
 /// The table of a log: `CREATE TABLE`, `INSERT`, `SELECT`, and `STREAM`.
 #[derive(Debug)]
@@ -217,6 +76,11 @@ impl AppendTable {
     /// The rows.
     pub fn log(&self) -> Arc<AppendLog> {
         Arc::clone(&self.log)
+    }
+
+    /// Reads columns from a position on; without one from the first row that is kept.
+    pub(super) fn read(&self, columns: &[usize], from: Option<Position>) -> LogReader {
+        LogReader::new(self.name.clone(), self.log(), columns, from)
     }
 
     /// Refuses users who may not change anything.
@@ -366,7 +230,16 @@ impl DataSink for LogSink {
         _context: &Arc<TaskContext>,
     ) -> Result<u64> {
         let batches: Vec<RecordBatch> = data.try_collect().await?;
-        self.log.append(&batches)?;
-        Ok(batches.iter().map(|batch| batch.num_rows() as u64).sum())
+        let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        if self.log.is_kept() {
+            // Making rows durable waits for a disk, which a thread that polls must not.
+            let log = Arc::clone(&self.log);
+            let appended = SpawnedTask::spawn_blocking(move || log.append(&batches));
+            let appended = appended.join_unwind().await;
+            appended.map_err(|error| DataFusionError::External(Box::new(error)))??;
+        } else {
+            self.log.append(&batches)?;
+        }
+        Ok(rows)
     }
 }

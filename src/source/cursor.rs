@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::partition;
-use datafusion::catalog::TableProvider;
+use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err, internal_err};
+use datafusion::datasource::listing::ListingTable;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{Arrival, Position, ReadEnv, Reader, Unread, open, unread};
+use super::{AppendTable, Arrival, Position, ReadEnv, Reader, Unread, identity, open, unread};
 use crate::config::OnBadRecord;
 use crate::error::Refusal;
 use crate::state::RowFeed;
@@ -45,6 +46,8 @@ pub struct Taken {
     pub rows: u64,
     /// Records left out because they could not be read.
     pub skipped: u64,
+    /// Files found since the epoch before that changed after they were read. They are not read again.
+    pub changed: Vec<String>,
     /// Whether more rows are at hand.
     pub more: bool,
     /// Whether nothing more will ever arrive.
@@ -52,6 +55,14 @@ pub struct Taken {
     /// Whether the source is one that gives rows as long as it is read.
     pub endless: bool,
     end: Option<(u64, Position)>,
+}
+
+impl Taken {
+    /// Where the source has been read to once the epoch commits; none before [`Cursor::finish`] where
+    /// there is a feed.
+    pub fn position(&self) -> Option<&Position> {
+        self.end.as_ref().map(|(_, position)| position)
+    }
 }
 
 /// Rows of an epoch, read while they are asked for: a file's rows are aggregated before the next ones are
@@ -155,9 +166,34 @@ impl Cursor {
         })
     }
 
+    /// The cursor at a position that committed epochs have reached before.
+    #[must_use]
+    pub fn at(mut self, position: Option<Position>) -> Self {
+        self.position = position;
+        self.reading = None;
+        self
+    }
+
+    /// What committed epochs have reached; none before the first.
+    pub fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
     /// Name of the source.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What tells the source from another one of its name.
+    pub fn identity(&self) -> String {
+        identity(&self.provider)
+    }
+
+    /// Whether the source gives its rows again when it is read again from an earlier position. Of a provider
+    /// that is not one of DataFusion's or ours it is not known.
+    pub fn replays(&self) -> bool {
+        let provider = &self.provider;
+        provider.is::<AppendTable>() || provider.is::<ListingTable>() || provider.is::<MemTable>()
     }
 
     /// Gives the cursor the source's table as it is now, and other limits for the epochs to come.
@@ -401,6 +437,7 @@ impl Reading {
             feed: None,
             rows: cut.rows,
             skipped,
+            changed: self.reader.changed(),
             more,
             ended,
             endless: self.reader.endless(),

@@ -5,21 +5,28 @@
 //! 2. A [`Cursor`] cuts a reader's rows into epochs, and moves its position only when an epoch has
 //!    committed: a failed epoch is read again.
 //!
+//! A position outlives the process: it is serialized, and [`Cursor::at`] goes on from it.
+//!
 //! Which reader a table has depends on its provider ([`open`]): an [`AppendTable`] keeps its order of
 //! arrival, a directory of files is read file by file, any other provider is read once, whole.
 
+mod append_log;
 mod append_table;
 mod conform;
 mod cursor;
+mod done;
 mod files;
+mod position;
 mod provider;
 
-pub use append_table::{AppendLog, AppendTable};
+pub use append_log::{AppendLog, Keep};
+pub use append_table::AppendTable;
 pub(crate) use conform::conform;
 pub(crate) use cursor::no_epoch_column;
 pub use cursor::{Cursor, Feed, Limits, Taken};
+pub use done::DoneFiles;
+pub use position::{Begun, FileIdentity, FilePosition, Position};
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -29,33 +36,8 @@ use datafusion::common::Result;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::{SessionState, TaskContext};
 
+use self::position::rows_before;
 use crate::config::OnBadRecord;
-
-/// How far a source has been read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Position {
-    /// So many rows, from the first on.
-    Rows(u64),
-    /// Files of a directory.
-    Files(FilePosition),
-}
-
-/// Rows before a position of a source that counts them.
-fn rows_before(position: Option<Position>) -> u64 {
-    match position {
-        Some(Position::Rows(rows)) => rows,
-        _ => 0,
-    }
-}
-
-/// How far a directory has been read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FilePosition {
-    /// Files that were read to their end, by their path.
-    pub done: Arc<BTreeSet<String>>,
-    /// The file that was begun, and how many of its rows were taken.
-    pub begun: Option<(String, u64)>,
-}
 
 /// What a reader gives next.
 #[derive(Debug)]
@@ -77,6 +59,8 @@ pub trait Reader: Send {
     ///
     /// # Errors
     /// - rows that cannot be read; the error names the file and the line
+    /// - `SOURCE_FILE_CHANGED`, `SOURCE_FILE_GONE`: a file of which some rows were taken is not what it was
+    /// - `SOURCE_ROWS_GONE`: rows behind the position were removed from a log
     async fn next(&mut self) -> Result<Arrival>;
 
     /// Waits until there may be more than `Waiting`; returns at once where that cannot be known.
@@ -92,12 +76,18 @@ pub trait Reader: Send {
         false
     }
 
-    /// Position after so many of the rows given since the reader was opened.
-    fn position(&self, rows: u64) -> Position;
+    /// Position after so many of the rows given since the reader was opened: at least as many as when it
+    /// was asked for last.
+    fn position(&mut self, rows: u64) -> Position;
 
     /// Records left out so far because they could not be read.
     fn skipped(&self) -> u64 {
         0
+    }
+
+    /// Files found since this was asked last that changed after they were read, as errors name them.
+    fn changed(&mut self) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -131,13 +121,30 @@ pub async fn unread(
     env: &ReadEnv,
 ) -> Result<Unread> {
     if let Some(table) = provider.downcast_ref::<AppendTable>() {
-        let read = rows_before(from);
-        return Ok(Unread::Rows(table.log().rows().saturating_sub(read)));
+        let log = table.log();
+        let read = rows_before(from).max(log.base());
+        return Ok(Unread::Rows(log.rows().saturating_sub(read)));
     }
     if let Some(table) = provider.downcast_ref::<ListingTable>() {
         return files::FilesReader::unread(table, from, env).await;
     }
     Ok(Unread::Unknown)
+}
+
+/// What tells a source from another one of its name: the table's id, the directory's place.
+fn identity(provider: &Arc<dyn TableProvider>) -> String {
+    if let Some(table) = provider.downcast_ref::<AppendTable>() {
+        return format!("table {}", table.log().id());
+    }
+    if let Some(table) = provider.downcast_ref::<ListingTable>() {
+        let paths: Vec<String> = table
+            .table_paths()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        return format!("files {}", paths.join(", "));
+    }
+    "a table of the application".to_owned()
 }
 
 /// Opens a table as a stream, reading these columns (indices into its schema) from a position on.
@@ -152,7 +159,7 @@ pub async fn open(
     env: &ReadEnv,
 ) -> Result<Box<dyn Reader>> {
     if let Some(table) = provider.downcast_ref::<AppendTable>() {
-        return Ok(Box::new(table.log().read(columns, from)));
+        return Ok(Box::new(table.read(columns, from)));
     }
     if let Some(table) = provider.downcast_ref::<ListingTable>() {
         let reader =

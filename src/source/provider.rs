@@ -9,7 +9,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::{ExecutionPlanProperties, execute_stream};
 use futures::{FutureExt, StreamExt};
 
-use super::{Arrival, Position, ReadEnv, Reader, rows_before};
+use super::position::rows_before;
+use super::{Arrival, Position, ReadEnv, Reader};
 
 /// Reads a provider's scan. A bounded one ends; an unbounded one waits for more.
 pub(super) struct ProviderReader {
@@ -94,7 +95,7 @@ impl Reader for ProviderReader {
         self.unbounded
     }
 
-    fn position(&self, rows: u64) -> Position {
+    fn position(&mut self, rows: u64) -> Position {
         Position::Rows(self.from + rows)
     }
 }

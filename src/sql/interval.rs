@@ -2,9 +2,12 @@
 //!
 //! The grammar is Arrow's interval grammar, read by Arrow; what is added here is what a delay or a
 //! window size may not be: without a unit, or in months and years, which have no fixed length.
+//! [`interval_text`] makes that text of the tokens of an INTERVAL literal.
 
 use datafusion::arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
+use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
+use crate::sql::tokens::{as_word, is};
 use crate::time::Span;
 
 /// Why a text is not a length of time.
@@ -54,9 +57,64 @@ fn fraction_of(text: &str) -> Option<&str> {
     None
 }
 
+/// The literal that begins at `start`, behind the word `INTERVAL`, as one text, and the index behind
+/// it: `'10 minutes'`, `10 MINUTES 30 SECONDS`. The text is empty if there is no literal.
+pub(crate) fn interval_text(tokens: &[TokenWithSpan], start: usize) -> (String, usize) {
+    let mut parts: Vec<String> = Vec::new();
+    let mut at = start;
+    while let Some((sign, text, quoted)) = signed_value(tokens, at) {
+        let after = at + sign.len() + 1;
+        let unit = unit_at(tokens, after);
+        if let Some((from, to)) = unit.zip(second_unit(tokens, after))
+            && quoted
+            && parts.is_empty()
+        {
+            let (from, to) = (&from.value, &to.value);
+            let spelled = between_units(text, from, to);
+            let spelled = spelled.unwrap_or_else(|| format!("{text} {from} TO {to}"));
+            return (spelled, after + 3);
+        }
+        match unit {
+            Some(unit) => {
+                parts.push(format!("{sign}{text} {}", unit.value));
+                at = after + 1;
+            }
+            None if parts.is_empty() => return (format!("{sign}{text}"), after),
+            None => break,
+        }
+    }
+    (parts.join(" "), at)
+}
+
+/// The number or text at an index, with the minus before it (`"-"` or nothing, a token each), and
+/// whether it is quoted.
+fn signed_value(tokens: &[TokenWithSpan], at: usize) -> Option<(&'static str, &str, bool)> {
+    let sign = match tokens.get(at)?.token {
+        Token::Minus => "-",
+        _ => "",
+    };
+    match &tokens.get(at + sign.len())?.token {
+        Token::Number(text, _) => Some((sign, text.as_str(), false)),
+        Token::SingleQuotedString(text) => Some((sign, text.as_str(), true)),
+        _ => None,
+    }
+}
+
+/// The unit of time at an index.
+fn unit_at(tokens: &[TokenWithSpan], at: usize) -> Option<&Word> {
+    as_word(&tokens.get(at)?.token)
+        .filter(|word| word.quote_style.is_none() && is_unit(&word.value))
+}
+
+/// The unit behind `unit TO`.
+fn second_unit(tokens: &[TokenWithSpan], unit: usize) -> Option<&Word> {
+    is(tokens.get(unit + 1), "TO").then_some(())?;
+    as_word(&tokens.get(unit + 2)?.token).filter(|word| is_unit(&word.value))
+}
+
 /// A text in one of SQL's two-unit forms, such as `'1 02:03' DAY TO MINUTE`, with each unit named.
 /// `None` if the text does not have the form.
-pub(crate) fn between_units(text: &str, from: &str, to: &str) -> Option<String> {
+fn between_units(text: &str, from: &str, to: &str) -> Option<String> {
     const NAMES: [&str; 4] = ["day", "hour", "minute", "second"];
     let position = |unit: &str| {
         NAMES

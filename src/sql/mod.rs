@@ -20,5 +20,5 @@ pub(crate) use clause::LOWERED;
 pub use parse::{Parsed, parse};
 pub use relation::StreamRelations;
 pub(crate) use relation::as_stream;
-pub use statement::{CreateStreamingTable, Existing, StreamingStatement};
+pub use statement::{CreateStreamingTable, Existing, Format, StreamingStatement, Target};
 pub use tokens::{Statement, is_complete, split};

@@ -82,12 +82,13 @@ pub(crate) fn place(location: Location) -> Option<Place> {
     })
 }
 
-/// What a text holds from a place on, without a closing semicolon.
-pub(crate) fn text_from(text: &str, start: Location) -> String {
-    let rest = text
-        .get(LineIndex::new(text).offset(start)..)
-        .unwrap_or_default();
-    rest.trim_end().trim_end_matches(';').trim_end().to_owned()
+/// What a text holds from the first of these tokens to the last one.
+pub(crate) fn text_of(text: &str, tokens: &[TokenWithSpan]) -> String {
+    let lines = LineIndex::new(text);
+    match (tokens.first(), tokens.last()) {
+        (Some(first), Some(last)) => lines.statement(first, lines.offset(last.span.end)).text,
+        _ => String::new(),
+    }
 }
 
 /// Byte offsets of the lines of a text.

@@ -12,16 +12,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
-use datafusion::arrow::compute::{cast, concat_batches, take_record_batch};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::array::{
+    ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, UInt64Array,
+};
+use datafusion::arrow::compute::{cast, concat_batches, filter_record_batch, take_record_batch};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::MemoryPool;
 
 use super::counts::{Fates, OperatorCounts, Turnover};
 use super::keys::with_one_zero;
 use super::memory::StateMemory;
+use crate::checkpoint::{Piece, Until, Whole};
 use crate::time::Closed;
 
 /// Rows of one batch that may be first: their keys, event times in ticks, and the columns that get through.
@@ -210,20 +213,8 @@ impl DedupState {
         *lock(&self.fates) = Fates::default();
     }
 
-    /// Takes all keys out as columns, with their expiries: to be put in again by other partitions.
-    ///
-    /// # Errors
-    /// - none of its own: the keys were made by the same converter
-    pub fn take_all(&self) -> Result<(Vec<ArrayRef>, Int64Array)> {
-        let mut partitions = lock(&self.partitions);
-        let mut keys = Vec::new();
-        let mut expiries = Vec::new();
-        for partition in partitions.iter() {
-            for (expiry, held) in &lock(partition).expiries {
-                expiries.extend(std::iter::repeat_n(*expiry, held.len()));
-                keys.extend(held.iter().cloned());
-            }
-        }
+    /// Keys as columns of their types.
+    fn columns_of(&self, keys: &[OwnedRow]) -> Result<Vec<ArrayRef>> {
         let columns = self
             .converter
             .convert_rows(keys.iter().map(OwnedRow::row))?;
@@ -232,20 +223,129 @@ impl DedupState {
             .iter()
             .zip(&self.key_types)
             .map(|(column, wanted)| Ok(cast(column, wanted)?));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        partitions.clear();
+        columns.collect()
+    }
+
+    /// All held keys with their expiries.
+    fn held(&self) -> (Vec<OwnedRow>, Vec<i64>) {
+        let mut keys = Vec::new();
+        let mut expiries = Vec::new();
+        for partition in lock(&self.partitions).iter() {
+            for (expiry, held) in &lock(partition).expiries {
+                expiries.extend(std::iter::repeat_n(*expiry, held.len()));
+                keys.extend(held.iter().cloned());
+            }
+        }
+        (keys, expiries)
+    }
+
+    /// Takes all keys out as columns, with their expiries: to be put in again by other partitions.
+    ///
+    /// # Errors
+    /// - none of its own: the keys were made by the same converter
+    pub fn take_all(&self) -> Result<(Vec<ArrayRef>, Int64Array)> {
+        let (keys, expiries) = self.held();
+        let columns = self.columns_of(&keys)?;
+        lock(&self.partitions).clear();
         Ok((columns, expiries.into()))
     }
 
-    /// Puts keys of earlier epochs into a partition.
+    /// Keys as rows of a checkpoint: the expiry, then the key's columns. None where there are none.
+    fn saved(&self, keys: &[OwnedRow], expiries: Vec<i64>) -> Result<Vec<RecordBatch>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut columns = vec![Arc::new(Int64Array::from(expiries)) as ArrayRef];
+        columns.extend(self.columns_of(keys)?);
+        let fields = columns.iter().enumerate();
+        let fields: Vec<Field> = fields
+            .map(|(at, column)| Field::new(at.to_string(), column.data_type().clone(), true))
+            .collect();
+        Ok(vec![RecordBatch::try_new(
+            Arc::new(Schema::new(fields)),
+            columns,
+        )?])
+    }
+
+    /// The keys that the running epoch adds, as rows of a checkpoint; asked for before it commits.
+    ///
+    /// # Errors
+    /// - none of its own: the keys were made by the same converter
+    pub fn added(&self) -> Result<Vec<RecordBatch>> {
+        let (mut keys, mut expiries) = (Vec::new(), Vec::new());
+        for partition in lock(&self.partitions).iter() {
+            for (key, expiry) in &lock(partition).fresh {
+                keys.push(key.clone());
+                expiries.push(*expiry);
+            }
+        }
+        self.saved(&keys, expiries)
+    }
+
+    /// The piece of a checkpoint, once the epoch has committed: keys leave when `closed` has them.
+    pub fn piece(self: &Arc<Self>, name: &str, added: Vec<RecordBatch>, closed: Closed) -> Piece {
+        let state = Arc::clone(self);
+        let mut piece = Piece::new(name, added);
+        piece.until = Some(Until {
+            column: 0,
+            gone: Box::new(move |expiry| closed.contains(expiry)),
+        });
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        let rows = partitions
+            .iter()
+            .map(|partition| lock(partition).seen.len() as u64)
+            .sum();
+        piece.whole = Some(Whole {
+            rows,
+            all: Box::new(move || {
+                let (keys, expiries) = state.held();
+                state.saved(&keys, expiries)
+            }),
+        });
+        piece
+    }
+
+    /// Takes the rows of [`piece`](Self::piece) in again, into one partition, but for keys that have expired.
     ///
     /// # Errors
     /// - columns of other types than the keys have
-    pub fn put(&self, partition: usize, keys: &[ArrayRef], expiries: &Int64Array) -> Result<()> {
+    pub fn restore(&self, rows: &[RecordBatch], closed: Closed) -> Result<()> {
+        lock(&self.partitions).clear();
+        let mut bytes = 0;
+        for batch in rows {
+            let (Some(expiries), Some(_)) = (batch.columns().first(), batch.columns().get(1))
+            else {
+                return internal_err!("a saved key has an expiry and columns");
+            };
+            let Some(expiries) = expiries.as_primitive_opt::<Int64Type>() else {
+                return internal_err!("a saved key begins with its expiry");
+            };
+            let held: BooleanArray = expiries
+                .iter()
+                .map(|at| at.map(|at| !closed.contains(at)))
+                .collect();
+            let batch = filter_record_batch(batch, &held)?;
+            let (expiries, keys) = batch.columns().split_at(1);
+            if let Some(expiries) = expiries.first() {
+                let keys: Vec<ArrayRef> = keys.to_vec();
+                bytes += self.put(0, &keys, expiries.as_primitive())?;
+            }
+        }
+        self.memory.change(self.memory.bytes(), bytes);
+        Ok(())
+    }
+
+    /// Puts keys of earlier epochs into a partition; returns the memory that they take.
+    ///
+    /// # Errors
+    /// - columns of other types than the keys have
+    pub fn put(&self, partition: usize, keys: &[ArrayRef], expiries: &Int64Array) -> Result<usize> {
         let rows = self.converter.convert_columns(keys)?;
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
+        let mut bytes = 0;
         for (row, expiry) in rows.iter().zip(expiries.values()) {
+            bytes += key_bytes(&row.owned());
             partition.seen.insert(row.owned());
             partition
                 .expiries
@@ -253,7 +353,7 @@ impl DedupState {
                 .or_default()
                 .push(row.owned());
         }
-        Ok(())
+        Ok(bytes)
     }
 }
 

@@ -38,6 +38,8 @@ pub struct QueryState {
     pub watermarks: Watermarks,
     gates: Mutex<HashMap<usize, Arc<GateState>>>,
     dedups: Mutex<HashMap<usize, Arc<DedupState>>>,
+    /// Rows of a checkpoint that no operator has taken in yet, by piece.
+    saved: Mutex<BTreeMap<String, Vec<RecordBatch>>>,
     /// Moves on when an epoch begins and when one is undone: what an earlier one still writes is not taken.
     turn: Arc<AtomicU64>,
 }
@@ -69,6 +71,26 @@ impl QueryState {
         let made = Arc::new(new(Arc::clone(&self.turn))?);
         dedups.insert(id, Arc::clone(&made));
         Ok(made)
+    }
+
+    /// A state whose operators take in the pieces of a checkpoint when the next epoch begins.
+    pub fn saved(pieces: BTreeMap<String, Vec<RecordBatch>>) -> Self {
+        Self {
+            saved: Mutex::new(pieces),
+            ..Self::default()
+        }
+    }
+
+    /// The rows of a piece that has not been taken in.
+    pub fn saved_piece(&self, name: &str) -> Option<Vec<RecordBatch>> {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.get(name).cloned()
+    }
+
+    /// Takes note that a piece has been taken in.
+    pub fn forget_piece(&self, name: &str) {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.remove(name);
     }
 
     /// Undoes what a running epoch did to every operator.

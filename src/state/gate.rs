@@ -20,8 +20,10 @@
 //! - A run is never changed in place, so a failed epoch is undone by dropping what is pending.
 
 mod release;
+mod saved;
 
 pub use release::{SharedSlices, WindowOfSlices};
+pub use saved::{GateAdded, rows_of};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Memory that an operator's state takes from the session's pool.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -12,7 +12,23 @@ pub(super) struct StateMemory {
     name: String,
     /// What a user can do when there is no room.
     advice: &'static str,
-    held: Mutex<Option<(Arc<dyn MemoryPool>, MemoryReservation)>>,
+    held: Mutex<Held>,
+}
+
+/// What is reserved.
+#[derive(Debug, Default)]
+struct Held {
+    /// In which pool; none before an epoch has asked for memory.
+    pool: Option<(Arc<dyn MemoryPool>, MemoryReservation)>,
+    /// Bytes that are there without a pool: those of a checkpoint that was taken in.
+    before: usize,
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        let reserved = self.pool.as_ref();
+        reserved.map_or(self.before, |(_, reservation)| reservation.size())
+    }
 }
 
 impl StateMemory {
@@ -25,48 +41,50 @@ impl StateMemory {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reserves memory in a pool. When the session has another pool than before, what is held moves to it.
     ///
     /// # Errors
     /// - the pool has no room
     pub(super) fn reserve(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> Result<()> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = held
-            .as_ref()
-            .is_some_and(|(known, _)| Arc::ptr_eq(known, pool));
-        if !same {
-            let size = held.take().map_or(0, |(_, reservation)| reservation.size());
+        let mut held = self.lock();
+        let known = held.pool.as_ref();
+        if !known.is_some_and(|(known, _)| Arc::ptr_eq(known, pool)) {
+            let size = held.bytes();
             let reservation = MemoryConsumer::new(self.name.clone()).register(pool);
             reservation.grow(size);
-            *held = Some((Arc::clone(pool), reservation));
+            *held = Held {
+                pool: Some((Arc::clone(pool), reservation)),
+                before: 0,
+            };
         }
-        let grown = held
-            .as_ref()
-            .map_or(Ok(()), |(_, reservation)| reservation.try_grow(bytes));
+        let reserved = held.pool.as_ref();
+        let grown = reserved.map_or(Ok(()), |(_, reservation)| reservation.try_grow(bytes));
         grown.map_err(|error| error.context(format!("{} has no memory {}", self.name, self.advice)))
     }
 
     /// Changes what is held by what runs became: no pool is asked, for they are there.
     pub(super) fn change(&self, before: usize, after: usize) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, reservation)) = held.as_ref() {
-            reservation.grow(after);
-            reservation.shrink(before.min(reservation.size()));
+        let mut held = self.lock();
+        match &held.pool {
+            Some((_, reservation)) => {
+                reservation.grow(after);
+                reservation.shrink(before.min(reservation.size()));
+            }
+            None => held.before = held.before.saturating_sub(before).saturating_add(after),
         }
     }
 
     /// Gives memory back.
     pub(super) fn free(&self, bytes: usize) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, reservation)) = held.as_ref() {
-            reservation.shrink(bytes.min(reservation.size()));
-        }
+        self.change(bytes, 0);
     }
 
     /// Bytes reserved.
     pub(super) fn bytes(&self) -> usize {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref()
-            .map_or(0, |(_, reservation)| reservation.size())
+        self.lock().bytes()
     }
 }

@@ -27,7 +27,9 @@ pub use counts::{Accepted, Fates, OperatorCounts, Turnover};
 pub use dedup::{Candidates, DedupState};
 pub use dense::Near;
 pub use epoch::{Epoch, FEW_ROWS, QueryState, RowFeed, SourceSlice};
-pub use gate::{Fragments, GateShape, GateState, Release, SharedSlices, WindowOfSlices};
+pub use gate::{
+    Fragments, GateAdded, GateShape, GateState, Release, SharedSlices, WindowOfSlices, rows_of,
+};
 pub use keys::KeyNumbers;
 pub use partial::{Arguments, PartialAggregate};
 pub use runs::{Part, coalesced, slices};

@@ -13,7 +13,7 @@
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, min, not, sum};
-use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::common::{Result, internal_datafusion_err};
 use std::sync::Arc;
 
@@ -173,6 +173,96 @@ pub(super) fn settle(runs: &[RecordBatch], keys: usize, closed: Closed) -> Resul
     })
 }
 
+/// A run with one more column: the bound of the sessions that had closed when its epoch began, null where none
+/// had. Without it a late fragment could not be told from one that would have held a closed session open.
+pub(super) fn since(run: &RecordBatch, closed: Closed) -> Result<RecordBatch> {
+    let bound = match closed {
+        Closed::None => None,
+        Closed::Through(last) => Some(last),
+        Closed::All => Some(i64::MAX),
+    };
+    let mut fields = run.schema().fields().to_vec();
+    fields.push(Arc::new(Field::new("since", DataType::Int64, true)));
+    let mut columns = run.columns().to_vec();
+    columns.push(Arc::new(Int64Array::from(vec![bound; run.num_rows()])));
+    Ok(RecordBatch::try_new(
+        Arc::new(Schema::new(fields)),
+        columns,
+    )?)
+}
+
+/// The rows of sessions that are open, of runs as [`since`] made them, in the order of their epochs: each
+/// epoch's fragments meet only sessions that had not closed when it began.
+pub(super) fn replay(
+    runs: &[RecordBatch],
+    keys: usize,
+    closed: Closed,
+) -> Result<Option<RecordBatch>> {
+    let Some(first) = runs.first() else {
+        return Ok(None);
+    };
+    let all = concat_batches(&first.schema(), runs)?;
+    let since = all.columns().last();
+    let since = since.and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let since = since.ok_or_else(|| internal_datafusion_err!("a saved run ends with its bound"))?;
+    let (starts, ends) = (bound(&all, 0)?, bound(&all, 1)?);
+    let (numbers, count) = numbered(key_columns(&all, keys), all.num_rows())?;
+    let mut of_keys: Vec<Vec<Open>> = vec![Vec::new(); count];
+    let stretches = starts.values().iter().zip(ends.values()).zip(since);
+    for (row, (key, ((start, end), since))) in numbers.iter().zip(stretches).enumerate() {
+        let Some(open) = of_keys.get_mut(*key) else {
+            continue;
+        };
+        if let Some(since) = since {
+            open.retain(|session| session.end > since);
+        }
+        let mut joined = Open {
+            start: *start,
+            end: *end,
+            rows: vec![row],
+        };
+        // One that joins two grows, but not over what it has passed: sessions do not touch each other.
+        for session in std::mem::take(open) {
+            match session.start <= joined.end && joined.start <= session.end {
+                true => joined.take(session),
+                false => open.push(session),
+            }
+        }
+        open.push(joined);
+    }
+    let mut stays = vec![false; all.num_rows()];
+    let open = of_keys.iter().flatten();
+    let rows = open
+        .filter(|session| !closed.contains(session.end))
+        .flat_map(|session| &session.rows);
+    for row in rows {
+        if let Some(stays) = stays.get_mut(*row) {
+            *stays = true;
+        }
+    }
+    let all = filter_record_batch(&all, &BooleanArray::from(stays))?;
+    let columns: Vec<usize> = (0..all.num_columns().saturating_sub(1)).collect();
+    Ok((all.num_rows() > 0)
+        .then(|| all.project(&columns))
+        .transpose()?)
+}
+
+/// A session while it is replayed, and its rows.
+#[derive(Debug, Clone)]
+struct Open {
+    start: i64,
+    end: i64,
+    rows: Vec<usize>,
+}
+
+impl Open {
+    fn take(&mut self, other: Open) {
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+        self.rows.extend(other.rows);
+    }
+}
+
 /// The key columns behind the two bounds.
 fn key_columns(run: &RecordBatch, keys: usize) -> &[ArrayRef] {
     run.columns().get(2..2 + keys).unwrap_or_default()
@@ -224,6 +314,35 @@ mod tests {
             merged(&["a", "b", "a", "a"], &[(4, 7), (3, 6), (20, 23), (1, 4)]),
             [(1, 7), (3, 6), (20, 23), (1, 7)]
         );
+    }
+
+    fn run(stretches: &[(i64, i64)], closed: Closed) -> RecordBatch {
+        let starts = Int64Array::from_iter_values(stretches.iter().map(|(start, _)| *start));
+        let ends = Int64Array::from_iter_values(stretches.iter().map(|(_, end)| *end));
+        let keys = StringArray::from(vec!["a"; stretches.len()]);
+        let columns: [(&str, ArrayRef); 3] = [
+            ("start", Arc::new(starts)),
+            ("end", Arc::new(ends)),
+            ("key", Arc::new(keys)),
+        ];
+        since(&RecordBatch::try_from_iter(columns).unwrap(), closed).unwrap()
+    }
+
+    #[test]
+    fn a_closed_session_is_not_joined_when_epochs_are_replayed() {
+        let epochs = [
+            run(&[(0, 10), (8, 20), (40, 50)], Closed::None),
+            // The first session closed at 20; this stretch would touch it.
+            run(&[(15, 25)], Closed::Through(20)),
+            run(&[(24, 41)], Closed::Through(20)),
+        ];
+        let open = replay(&epochs, 1, Closed::Through(22)).unwrap().unwrap();
+        let settled = settle(&[open], 1, Closed::None).unwrap();
+        let open = settled.open.unwrap();
+        assert_eq!((settled.sessions, open.num_rows()), (1, 3));
+        let starts = bound(&open, 0).unwrap().values().to_vec();
+        assert_eq!(starts, [15, 15, 15]);
+        assert!(replay(&epochs, 1, Closed::Through(50)).unwrap().is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::config::WatermarkPolicy;
 use crate::time::{Instant, Span, Unit};
 
 /// What one WATERMARK clause has observed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Observed {
     /// Greatest event time seen, in ticks of the column.
     pub greatest: Option<i64>,

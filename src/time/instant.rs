@@ -1,5 +1,7 @@
 //! A moment, precise to the nanosecond and wider than any timestamp type.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{Span, Unit};
 
 /// Nanoseconds since 1970-01-01T00:00:00Z, in an `i128`: every timestamp of every unit, minus any
@@ -35,5 +37,18 @@ impl Instant {
     #[must_use]
     pub fn behind(self, delay: Span, unit: Unit) -> Self {
         unit.instant(unit.floor(self.earlier(delay)))
+    }
+}
+
+/// Written as text: JSON has no numbers of this size.
+impl Serialize for Instant {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        super::span::nanos(from).map(Self)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// A length of time in nanoseconds, of either sign. A day is 24 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(i128);
@@ -84,6 +86,26 @@ impl fmt::Display for Span {
         }
         Ok(())
     }
+}
+
+/// Written as text: JSON has no numbers of this size.
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        nanos(from).map(Self)
+    }
+}
+
+/// Nanoseconds that were written as text.
+pub(super) fn nanos<'de, D: Deserializer<'de>>(from: D) -> Result<i128, D::Error> {
+    String::deserialize(from)?
+        .parse()
+        .map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use super::{Instant, Span};
 
 /// The unit in which a column counts time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub enum Unit {
     /// Seconds: the coarsest.
     Second,

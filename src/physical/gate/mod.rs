@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -27,10 +27,13 @@ pub(super) use windows::accumulator;
 
 use self::exchange::Exchange;
 use super::closing::Closing;
-use super::stateful::{Stateful, absorb_all};
+use super::stateful::{Added, Stateful, absorb_all};
 use super::{epoch, one_child};
+use crate::checkpoint::Piece;
 use crate::config::OutputMode;
-use crate::state::{Epoch, GateShape, GateState, OperatorCounts, Part, Release, coalesced};
+use crate::state::{
+    Epoch, GateShape, GateState, OperatorCounts, Part, Release, coalesced, rows_of,
+};
 use crate::time::{Closed, Instant, Span};
 
 /// Rows that are taken in together: more make fewer runs.
@@ -118,6 +121,14 @@ impl GateInfo {
     pub fn closed_by(&self, watermark: Option<Instant>) -> Closed {
         self.closing
             .by(watermark.map(|watermark| watermark.earlier(self.behind)))
+    }
+
+    /// The groups whose state has left when the watermark is here.
+    fn evicted(&self, watermark: Option<Instant>) -> Closed {
+        match (self.mode, self.shape) {
+            (OutputMode::Complete, _) | (_, GateShape::Timeless) => Closed::None,
+            _ => self.closed_by(watermark),
+        }
     }
 
     /// The groups that are closed when an epoch starts: their rows are late. Complete mode closes none.
@@ -240,6 +251,12 @@ impl Stateful for TimeWindowGateExec {
 
     fn fit(&self, epoch: &Epoch) -> Result<()> {
         let state = self.info.state(epoch);
+        let name = self.info.name();
+        if let Some(runs) = epoch.state.saved_piece(&name) {
+            let rows = epoch.state.saved_piece(&rows_of(&name)).unwrap_or_default();
+            state.restore(runs, &rows, self.info.evicted(epoch.started_at))?;
+            epoch.state.forget_piece(&name);
+        }
         let partitions = self.partitions();
         if state.partitions() == partitions || state.partitions() == 0 {
             return Ok(());
@@ -279,6 +296,44 @@ impl Stateful for TimeWindowGateExec {
         }
         state.set_absorbed();
         Ok(())
+    }
+
+    fn added(&self, epoch: &Epoch) -> Result<Added> {
+        Ok(Added::Gate(self.info.state(epoch).added()))
+    }
+
+    fn pieces(&self, epoch: &Epoch, added: Added) -> Result<Vec<Piece>> {
+        let Added::Gate(added) = added else {
+            return internal_err!("a gate is given what it has added");
+        };
+        let before = self.info.evicted(epoch.started_at);
+        let after = self.info.evicted(epoch.reached());
+        self.info
+            .state(epoch)
+            .pieces(&self.info.name(), added, before, after)
+    }
+
+    fn made_of(&self) -> Vec<(String, String)> {
+        let schema = self.input.schema();
+        let columns = |range: std::ops::Range<usize>| {
+            let fields = schema.fields().get(range).unwrap_or_default();
+            let shown = fields
+                .iter()
+                .map(|field| format!("{} {}", field.name(), field.data_type()));
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        let keys = self.info.key_range();
+        let aggregates = self.reducer.aggregates.iter();
+        let aggregates = aggregates.map(|one| one.human_display().unwrap_or_else(|| one.name()));
+        [
+            ("output mode", self.info.mode.to_string()),
+            ("time", self.info.label.clone()),
+            ("keys", columns(keys.clone())),
+            ("aggregates", aggregates.collect::<Vec<_>>().join(", ")),
+            ("state", columns(keys.end..schema.fields().len())),
+        ]
+        .map(|(aspect, what)| (aspect.to_owned(), what))
+        .into()
     }
 
     fn releases(&self, epoch: &Epoch) -> Option<u64> {

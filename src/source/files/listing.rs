@@ -89,8 +89,19 @@ impl Listing {
 
     /// A file's name as a person writes it.
     pub(super) fn shown(&self, file: &ObjectMeta) -> String {
+        self.shown_path(file.location.as_ref())
+    }
+
+    /// A path in the store as a person writes it.
+    pub(super) fn shown_path(&self, path: &str) -> String {
         let local = self.paths.iter().any(|path| path.scheme() == "file");
-        format!("{}{}", if local { "/" } else { "" }, file.location)
+        format!("{}{path}", if local { "/" } else { "" })
+    }
+
+    /// Whether a file that was listed is not there any more.
+    pub(super) async fn is_gone(&self, file: &ObjectMeta) -> bool {
+        let found = self.store.head(&file.location).await;
+        matches!(found, Err(object_store::Error::NotFound { .. }))
     }
 
     fn has_extension(&self, file: &ObjectMeta) -> bool {

@@ -1,0 +1,47 @@
+//! What stands in the place of a table whose rows cannot be read: it says so.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::error::Refusal;
+
+/// A table that every reader is refused, with the reason.
+#[derive(Debug)]
+pub struct DamagedTable {
+    schema: SchemaRef,
+    damage: Refusal,
+}
+
+impl DamagedTable {
+    /// The table of this schema, and why it cannot be read.
+    pub fn new(schema: SchemaRef, damage: Refusal) -> Self {
+        Self { schema, damage }
+    }
+}
+
+#[async_trait]
+impl TableProvider for DamagedTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Err(self.damage.clone().into())
+    }
+}

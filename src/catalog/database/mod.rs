@@ -1,0 +1,375 @@
+//! An embedded database: a folder that keeps tables, streaming tables and what they are made of.
+//!
+//! ```text
+//! LOCK                                    held by the one process that has it open
+//! catalog                                 what there is, replaced at one stroke
+//! tables/t1/<first>-<end>-<crc32>.parquet rows of CREATE TABLE and INSERT
+//! queries/<id>/<number>.epoch             a streaming table: see `checkpoint`
+//! ```
+//!
+//! The catalog has the format of a checkpoint's file, its owner is `catalog`. Its content is the id of the
+//! database, the next number of an id, and the entries; the schema of a table is a section, an Arrow IPC stream
+//! without rows. A folder that no entry names is left from a statement that did not come to its end, and is
+//! removed when the database is opened.
+
+mod rows;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use serde::{Deserialize, Serialize};
+
+pub use self::rows::{KeptRows, can_be_kept};
+use crate::checkpoint::{self, Header, damaged, disk_failed};
+use crate::disk::{Disk, Lock, publish};
+use crate::error::Refusal;
+
+/// Name of the catalog's file, and of its owner.
+const CATALOG: &str = "catalog";
+
+/// Folder of the rows of tables.
+const TABLES: &str = "tables";
+
+/// Folder of the checkpoints of streaming tables.
+const QUERIES: &str = "queries";
+
+/// What an entry is, and so what is done with it when the database is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A table whose statement has its constraints and defaults.
+    Table,
+    /// A table that was made from rows: its schema is all there is to know.
+    TableOfRows,
+    /// A streaming table.
+    Streaming,
+    /// A view, an external table or a schema: its statement is run again.
+    Statement,
+}
+
+/// One thing that the database knows.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its resolved name.
+    pub name: String,
+    /// Name of its folder, where it has one.
+    pub id: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The statement that made it.
+    pub sql: String,
+    /// Where its rows go, as an absolute path, if they go to a directory.
+    #[serde(default)]
+    pub location: Option<String>,
+    /// Ids of queries that it took the place of, and whose rows may still be where rows go.
+    #[serde(default)]
+    pub former: Vec<String>,
+    /// Its schema, where the entry is a table.
+    #[serde(skip)]
+    pub schema: Option<SchemaRef>,
+    /// Which section of the catalog has its schema.
+    pub section: Option<usize>,
+}
+
+impl Entry {
+    /// Something that its statement makes again.
+    pub fn new(name: impl Into<String>, kind: Kind, sql: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            id: String::new(),
+            kind,
+            sql: sql.into(),
+            location: None,
+            former: Vec::new(),
+            schema: None,
+            section: None,
+        }
+    }
+}
+
+/// What the catalog's file says.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Catalog {
+    /// A part of every id: two databases may write to one directory.
+    database: String,
+    next_id: u64,
+    entries: Vec<Entry>,
+    #[serde(skip)]
+    revision: u64,
+}
+
+/// A database that is open.
+pub struct Database {
+    disk: Arc<dyn Disk>,
+    catalog: Mutex<Catalog>,
+    _lock: Lock,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Folder of the checkpoints of streaming tables.
+    pub const QUERIES: &str = QUERIES;
+
+    /// Opens a database, or makes one with this id.
+    ///
+    /// # Errors
+    /// - another process has it open
+    /// - its catalog is damaged, or of another version
+    /// - those of the disk
+    pub fn open(disk: Arc<dyn Disk>, new_id: impl FnOnce() -> String) -> Result<Self> {
+        let lock = disk.lock("LOCK").map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => Refusal::new(
+                "DATABASE_IN_USE",
+                "55006",
+                "Another process has this database open, and one at a time may.",
+            )
+            .hint("end the other process, or give another --data-dir")
+            .into(),
+            _ => disk_failed("LOCK", &error),
+        })?;
+        for folder in [TABLES, QUERIES] {
+            disk.create_dir(folder)
+                .map_err(|error| disk_failed(folder, &error))?;
+        }
+        disk.sync_dir("")
+            .map_err(|error| disk_failed("the database's folder", &error))?;
+        let catalog = match disk.read(CATALOG) {
+            Ok(bytes) => read(&bytes)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Self::made(disk.as_ref(), new_id)?,
+            Err(error) => return Err(disk_failed(CATALOG, &error)),
+        };
+        let opened = Self {
+            disk,
+            catalog: Mutex::new(catalog),
+            _lock: lock,
+        };
+        // A sync that failed may have left the file in place without making it durable.
+        opened.publish(&opened.catalog())?;
+        opened.remove_others()?;
+        Ok(opened)
+    }
+
+    /// A new catalog, unless there are things that only a lost one could have known.
+    fn made(disk: &dyn Disk, new_id: impl FnOnce() -> String) -> Result<Catalog> {
+        for folder in [TABLES, QUERIES] {
+            let found = disk
+                .list(folder)
+                .map_err(|error| disk_failed(folder, &error))?;
+            if !found.is_empty() {
+                return Err(damaged(
+                    CATALOG,
+                    format!("is missing, and {folder} is not empty"),
+                ));
+            }
+        }
+        Ok(Catalog {
+            database: new_id(),
+            ..Catalog::default()
+        })
+    }
+
+    fn catalog(&self) -> MutexGuard<'_, Catalog> {
+        // It is changed whole, or not.
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The disk that it is on.
+    pub fn disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
+    }
+
+    /// All that it knows, in the order in which it was made.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.catalog().entries.clone()
+    }
+
+    /// The entry of a resolved name.
+    pub fn entry(&self, name: &str) -> Option<Entry> {
+        let catalog = self.catalog();
+        catalog
+            .entries
+            .iter()
+            .find(|entry| entry.name == name)
+            .cloned()
+    }
+
+    /// An id that nothing has or had.
+    pub fn new_id(&self) -> String {
+        let mut catalog = self.catalog();
+        catalog.next_id += 1;
+        format!("{}-{}", catalog.database, catalog.next_id)
+    }
+
+    /// Adds an entry, in the place of one of its name. What the old one kept is removed.
+    ///
+    /// # Errors
+    /// - those of the disk; then nothing has changed
+    pub fn put(&self, entry: Entry) -> Result<()> {
+        let former = self.entry(&entry.name);
+        let id = entry.id.clone();
+        self.change(|catalog| {
+            let known = catalog
+                .entries
+                .iter_mut()
+                .find(|known| known.name == entry.name);
+            match known {
+                Some(known) => *known = entry,
+                None => catalog.entries.push(entry),
+            }
+        })?;
+        if let Some(former) = former.filter(|former| former.id != id) {
+            self.remove_folders_of(&former);
+        }
+        Ok(())
+    }
+
+    /// Removes an entry, and what it kept; none of this name is fine.
+    ///
+    /// # Errors
+    /// - those of the disk; then nothing has changed
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let Some(former) = self.entry(name) else {
+            return Ok(());
+        };
+        self.change(|catalog| catalog.entries.retain(|entry| entry.name != name))?;
+        self.remove_folders_of(&former);
+        Ok(())
+    }
+
+    /// Removes all entries whose names begin so.
+    ///
+    /// # Errors
+    /// - those of the disk; then nothing has changed
+    pub fn remove_below(&self, prefix: &str) -> Result<()> {
+        let entries = self.entries();
+        let below: Vec<&Entry> = entries
+            .iter()
+            .filter(|entry| entry.name.starts_with(prefix))
+            .collect();
+        self.change(|catalog| {
+            catalog
+                .entries
+                .retain(|entry| !entry.name.starts_with(prefix))
+        })?;
+        below
+            .into_iter()
+            .for_each(|entry| self.remove_folders_of(entry));
+        Ok(())
+    }
+
+    /// Makes the folder for the rows of a new table.
+    ///
+    /// # Errors
+    /// - those of the disk
+    pub fn new_rows(&self, id: &str) -> Result<KeptRows> {
+        let folder = format!("{TABLES}/{id}");
+        let made = self
+            .disk
+            .create_dir(&folder)
+            .and_then(|()| self.disk.sync_dir(TABLES));
+        made.map_err(|error| disk_failed(&folder, &error))?;
+        Ok(KeptRows::new(self.disk(), folder))
+    }
+
+    /// The rows of a table that there is, and where more of them go.
+    ///
+    /// # Errors
+    /// - a file is damaged or missing; the error names it
+    /// - those of the disk
+    pub fn rows(&self, id: &str) -> Result<(KeptRows, Vec<RecordBatch>)> {
+        KeptRows::open(self.disk(), format!("{TABLES}/{id}"))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Catalog)) -> Result<()> {
+        let mut catalog = self.catalog();
+        let mut changed = catalog.clone();
+        change(&mut changed);
+        changed.revision += 1;
+        self.publish(&changed)?;
+        *catalog = changed;
+        Ok(())
+    }
+
+    fn publish(&self, catalog: &Catalog) -> Result<()> {
+        let (mut catalog, mut sections) = (catalog.clone(), Vec::new());
+        for entry in &mut catalog.entries {
+            entry.section = None;
+            if let Some(schema) = &entry.schema {
+                entry.section = Some(sections.len());
+                sections.push(checkpoint::schema_to_bytes(schema)?);
+            }
+        }
+        let content = serde_json::to_value(&catalog);
+        let header = Header {
+            owner: CATALOG.to_owned(),
+            number: catalog.revision,
+            content: content.map_err(|error| DataFusionError::External(error.into()))?,
+            ..Header::default()
+        };
+        let bytes = checkpoint::encode(header, &sections)?;
+        publish(self.disk.as_ref(), "", CATALOG, &bytes)
+            .map_err(|error| disk_failed(CATALOG, &error))
+    }
+
+    /// Removes folders that no entry names.
+    fn remove_others(&self) -> Result<()> {
+        let known: BTreeSet<String> = self.entries().into_iter().map(|entry| entry.id).collect();
+        for parent in [TABLES, QUERIES] {
+            let found = self
+                .disk
+                .list(parent)
+                .map_err(|error| disk_failed(parent, &error))?;
+            let others = found
+                .iter()
+                .filter(|found| found.dir && !known.contains(&found.name));
+            others.for_each(|other| self.remove_folder(&format!("{parent}/{}", other.name)));
+        }
+        Ok(())
+    }
+
+    fn remove_folders_of(&self, entry: &Entry) {
+        match entry.kind {
+            Kind::Table | Kind::TableOfRows => {
+                self.remove_folder(&format!("{TABLES}/{}", entry.id))
+            }
+            Kind::Streaming => self.remove_folder(&format!("{QUERIES}/{}", entry.id)),
+            Kind::Statement => {}
+        }
+    }
+
+    /// Removes a folder of files. Best effort: what is left is removed when the database is opened.
+    fn remove_folder(&self, folder: &str) {
+        for file in self.disk.list(folder).unwrap_or_default() {
+            self.disk.remove(&format!("{folder}/{}", file.name)).ok();
+        }
+        self.disk.remove_dir(folder).ok();
+    }
+}
+
+/// The catalog in the bytes of its file.
+fn read(bytes: &[u8]) -> Result<Catalog> {
+    let (header, sections) = checkpoint::decode(CATALOG, bytes)?;
+    if header.owner != CATALOG {
+        return Err(damaged(CATALOG, "is another file of Tidegate"));
+    }
+    let mut catalog: Catalog = serde_json::from_value(header.content)
+        .map_err(|error| damaged(CATALOG, format!("cannot be read: {error}")))?;
+    catalog.revision = header.number;
+    for entry in &mut catalog.entries {
+        let section = entry.section.and_then(|at| sections.get(at));
+        entry.schema = section
+            .map(|bytes| checkpoint::schema_from_bytes(bytes))
+            .transpose()?;
+    }
+    Ok(catalog)
+}

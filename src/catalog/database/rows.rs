@@ -1,0 +1,304 @@
+//! The rows of a table on disk: Parquet files, each of one or more INSERTs.
+//!
+//! The name of a file says which rows it has and what its bytes are: `<first>-<end>-<crc32>.parquet`, two
+//! numbers of rows in 20 digits and a checksum in 8. A file is published before its rows are visible. When files
+//! have become many, the newest are written together as one, and removed after that: of files with the same rows
+//! the longest counts.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use datafusion::parquet::basic::Compression;
+use datafusion::parquet::file::properties::WriterProperties;
+
+use crate::checkpoint::{damaged, disk_failed, together};
+use crate::disk::{Disk, TEMP_PREFIX, publish};
+use crate::error::Refusal;
+use crate::source::Keep;
+
+/// The rows of one table.
+pub struct KeptRows {
+    disk: Arc<dyn Disk>,
+    folder: String,
+    files: Mutex<Vec<Part>>,
+}
+
+/// A file, and which rows it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    first: u64,
+    end: u64,
+    crc32: u32,
+}
+
+impl Part {
+    fn name(self) -> String {
+        format!(
+            "{:020}-{:020}-{:08x}.parquet",
+            self.first, self.end, self.crc32
+        )
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let mut fields = name.strip_suffix(".parquet")?.split('-');
+        let part = Self {
+            first: fields.next()?.parse().ok()?,
+            end: fields.next()?.parse().ok()?,
+            crc32: u32::from_str_radix(fields.next()?, 16).ok()?,
+        };
+        (part.name() == name && part.first < part.end).then_some(part)
+    }
+}
+
+impl fmt::Debug for KeptRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptRows")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KeptRows {
+    /// Rows of a new table; the folder is there.
+    pub(super) fn new(disk: Arc<dyn Disk>, folder: String) -> Self {
+        Self {
+            disk,
+            folder,
+            files: Mutex::default(),
+        }
+    }
+
+    /// All rows that a folder has.
+    pub(super) fn open(disk: Arc<dyn Disk>, folder: String) -> Result<(Self, Vec<RecordBatch>)> {
+        let opened = Self::new(disk, folder);
+        let list = opened.disk.list(&opened.folder);
+        let mut found = Vec::new();
+        for entry in list.map_err(|error| disk_failed(&opened.folder, &error))? {
+            match Part::named(&entry.name) {
+                Some(part) => found.push(part),
+                None if entry.name.starts_with(TEMP_PREFIX) => opened.forget(&entry.name),
+                None => {}
+            }
+        }
+        let (parts, others) = in_order(found).map_err(|row| {
+            damaged(
+                &opened.folder,
+                format!("lacks the file that begins with row {row}"),
+            )
+        })?;
+        let mut rows = Vec::new();
+        for part in &parts {
+            rows.extend(opened.read(*part)?);
+        }
+        others.iter().for_each(|other| opened.forget(&other.name()));
+        *opened.files() = parts;
+        Ok((opened, rows))
+    }
+
+    /// Number of the first row that is kept.
+    pub fn first(&self) -> u64 {
+        self.files().first().map_or(0, |part| part.first)
+    }
+
+    fn files(&self) -> MutexGuard<'_, Vec<Part>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.folder)
+    }
+
+    /// Removes a file that counts for nothing. Best effort: what is left is found by the next who opens.
+    fn forget(&self, name: &str) {
+        self.disk.remove(&self.path(name)).ok();
+    }
+
+    fn read(&self, part: Part) -> Result<Vec<RecordBatch>> {
+        let path = self.path(&part.name());
+        let bytes = self.disk.read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => damaged(&path, "is missing"),
+            _ => disk_failed(&path, &error),
+        })?;
+        if crc32fast::hash(&bytes) != part.crc32 {
+            return Err(damaged(&path, "was not written so"));
+        }
+        let reader =
+            ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))?.build()?;
+        let rows: Vec<RecordBatch> = reader.collect::<std::result::Result<_, _>>()?;
+        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+        match count as u64 == part.end - part.first {
+            true => Ok(rows),
+            false => Err(damaged(
+                &path,
+                "has another number of rows than its name says",
+            )),
+        }
+    }
+
+    fn write(&self, first: u64, rows: &[RecordBatch]) -> Result<Part> {
+        let bytes = to_parquet(rows)?;
+        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+        let part = Part {
+            first,
+            end: first + count as u64,
+            crc32: crc32fast::hash(&bytes),
+        };
+        let put = publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes);
+        put.map_err(|error| disk_failed(&self.path(&part.name()), &error))?;
+        Ok(part)
+    }
+}
+
+impl Keep for KeptRows {
+    fn keep(&self, start: u64, batches: &[RecordBatch]) -> Result<()> {
+        let parts = self.files().clone();
+        let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        let sizes: Vec<u64> = parts.iter().map(|part| part.end - part.first).collect();
+        let from = together(&sizes, rows);
+        let again = parts.get(from..).unwrap_or_default();
+        let mut all = Vec::new();
+        for part in again {
+            all.extend(self.read(*part)?);
+        }
+        all.extend(batches.iter().cloned());
+        let first = again.first().map_or(start, |part| part.first);
+        let part = self.write(first, &all)?;
+        let mut files = self.files();
+        files.truncate(from);
+        files.push(part);
+        drop(files);
+        again.iter().for_each(|part| self.forget(&part.name()));
+        Ok(())
+    }
+}
+
+/// The files that together have all rows, in order, and those that others have the rows of; or the row that is
+/// in none.
+fn in_order(mut found: Vec<Part>) -> std::result::Result<(Vec<Part>, Vec<Part>), u64> {
+    found.sort_by_key(|part| (part.first, std::cmp::Reverse(part.end)));
+    let (mut parts, mut others): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
+    for part in found {
+        match parts.last() {
+            Some(last) if part.end <= last.end => others.push(part),
+            Some(last) if part.first != last.end => return Err(last.end),
+            _ => parts.push(part),
+        }
+    }
+    Ok((parts, others))
+}
+
+fn to_parquet(rows: &[RecordBatch]) -> Result<Vec<u8>> {
+    let Some(first) = rows.first() else {
+        return Ok(Vec::new());
+    };
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, first.schema(), Some(properties))?;
+    rows.iter().try_for_each(|batch| writer.write(batch))?;
+    writer.close()?;
+    Ok(bytes)
+}
+
+/// Refuses a table with columns that Parquet has no form for.
+///
+/// # Errors
+/// - a column's type cannot be kept
+pub fn can_be_kept(schema: &SchemaRef) -> Result<()> {
+    for field in schema.fields() {
+        let alone = Arc::new(datafusion::arrow::datatypes::Schema::new(vec![Arc::clone(
+            field,
+        )]));
+        to_parquet(&[RecordBatch::new_empty(alone)]).map_err(|error| {
+            DataFusionError::from(Refusal::new(
+                "UNSUPPORTED_COLUMN_TYPE",
+                "0A000",
+                format!(
+                    "Column {} of type {} cannot be kept on disk: {error}.",
+                    field.name(),
+                    field.data_type()
+                ),
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{AsArray, Int64Array};
+    use datafusion::arrow::datatypes::Int64Type;
+
+    use super::*;
+    use crate::disk::SimDisk;
+    use crate::disk::sim::Crash;
+
+    fn rows(from: i64, count: i64) -> Vec<RecordBatch> {
+        let values = Int64Array::from_iter_values(from..from + count);
+        vec![RecordBatch::try_from_iter([("n", Arc::new(values) as _)]).unwrap()]
+    }
+
+    fn values(batches: &[RecordBatch]) -> Vec<i64> {
+        let columns = batches
+            .iter()
+            .map(|batch| batch.column(0).as_primitive::<Int64Type>());
+        columns
+            .flat_map(|column| column.values().to_vec())
+            .collect()
+    }
+
+    #[test]
+    fn many_inserts_are_few_files_and_all_rows() {
+        let disk = Arc::new(SimDisk::new(1));
+        disk.create_dir("t").unwrap();
+        let kept = KeptRows::new(disk.clone(), "t".to_owned());
+        for at in 0..200 {
+            kept.keep(at, &rows(at as i64, 1)).unwrap();
+        }
+        assert!(disk.files().len() < 40, "{:?}", disk.files());
+        let (opened, found) = KeptRows::open(disk.clone(), "t".to_owned()).unwrap();
+        assert_eq!(values(&found), Vec::from_iter(0..200));
+        assert_eq!(opened.first(), 0);
+        let named = disk.files().into_iter().nth(1).unwrap();
+        disk.remove(&named).unwrap();
+        let error = KeptRows::open(disk, "t".to_owned()).unwrap_err();
+        assert!(error.to_string().contains("lacks the file"), "{error}");
+    }
+
+    #[test]
+    fn after_a_crash_at_any_call_the_rows_are_those_of_whole_inserts() {
+        for crash in Crash::ALL {
+            for at in 1.. {
+                let disk = Arc::new(SimDisk::new(at));
+                disk.create_dir("t").unwrap();
+                disk.sync_dir("").unwrap();
+                let kept = KeptRows::new(disk.clone(), "t".to_owned());
+                disk.crash_at(disk.calls() + at);
+                let mut done = 0;
+                while done < 40 && kept.keep(done * 3, &rows(done as i64 * 3, 3)).is_ok() {
+                    done += 1;
+                }
+                let crashed = disk.crashed();
+                disk.reopen(crash);
+                let (_, found) = KeptRows::open(disk, "t".to_owned()).unwrap();
+                let found = values(&found);
+                let length = found.len() as u64;
+                assert_eq!(found, Vec::from_iter(0..length as i64), "{crash:?} at {at}");
+                assert!(
+                    length == done * 3 || crashed && length == done * 3 + 3,
+                    "{crash:?} at {at}"
+                );
+                if !crashed {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The result of a streaming table, and the records of the epochs that made it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+
+use super::replace_table::ReplaceTable;
+use crate::checkpoint::{Piece, Restored, Until, Whole};
+use crate::query::{EpochProgress, EpochSink, Totals};
+use crate::sink::Sink;
+use crate::source::{AppendLog, conform};
+
+/// Records of epochs that are kept to be shown.
+const HISTORY: usize = 10_000;
+
+/// Names of the pieces of a checkpoint.
+const RESULT: &str = "result";
+const EMITTED: &str = "emitted";
+const EPOCHS: &str = "epochs";
+const TOTALS: &str = "totals";
+
+/// Where the rows of the result are.
+#[derive(Debug)]
+pub(super) enum Rows {
+    /// Append mode: rows accumulate.
+    Append(Arc<AppendLog>),
+    /// Update and complete mode: rows are replaced.
+    Replace(Arc<ReplaceTable>),
+    /// Rows leave for a sink; the table is what is read there.
+    Sink {
+        /// Where they go.
+        sink: Arc<dyn Sink>,
+        /// Id of the query, as the sink knows it.
+        query: String,
+        /// What reads them.
+        provider: Arc<dyn TableProvider>,
+    },
+}
+
+/// The rows of the result, and the records of the epochs that made them.
+#[derive(Debug)]
+pub(super) struct TableResult {
+    pub schema: SchemaRef,
+    pub rows: Rows,
+    pub limit: Option<u64>,
+    shown: Mutex<Shown>,
+    /// Whether the sink has been told how far the query is.
+    begun: Mutex<bool>,
+}
+
+/// What is shown of the epochs.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// Records of the last epochs, oldest first.
+    pub history: VecDeque<EpochProgress>,
+    /// The last epoch, and its rows.
+    pub emitted: Option<(u64, Vec<RecordBatch>)>,
+    /// Whether those rows are still to be handed to the sink.
+    undelivered: bool,
+    pub totals: Totals,
+}
+
+impl TableResult {
+    pub(super) fn new(schema: SchemaRef, rows: Rows, limit: Option<u64>) -> Self {
+        Self {
+            schema,
+            rows,
+            limit,
+            shown: Mutex::default(),
+            begun: Mutex::default(),
+        }
+    }
+
+    pub(super) fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of rows that have been emitted into it, or that it has where they are replaced.
+    pub(super) fn count(&self) -> u64 {
+        match &self.rows {
+            Rows::Append(log) => log.rows(),
+            Rows::Replace(table) => table.rows(),
+            Rows::Sink { .. } => self.shown().totals.output_rows,
+        }
+    }
+
+    /// An epoch's rows as they are kept: with the result's columns, and no more than there is room for.
+    fn taken(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+        let rows = rows.iter().map(|batch| conform(batch, &self.schema));
+        let rows = rows.collect::<Result<Vec<_>>>()?;
+        let room = match &self.rows {
+            Rows::Replace(_) => None,
+            Rows::Append(_) | Rows::Sink { .. } => {
+                self.limit.map(|limit| limit.saturating_sub(self.count()))
+            }
+        };
+        Ok(within(rows, room))
+    }
+
+    /// Takes an epoch's rows; returns its record with the number of rows that were taken.
+    pub(super) fn commit(
+        &self,
+        rows: Vec<RecordBatch>,
+        progress: EpochProgress,
+    ) -> Result<EpochProgress> {
+        match &self.rows {
+            Rows::Append(log) => log.append(&rows)?,
+            Rows::Replace(table) => table.replace(rows.clone())?,
+            Rows::Sink { .. } => {}
+        }
+        let progress = counted(&rows, progress);
+        let mut shown = self.shown();
+        shown.emitted = Some((progress.epoch, rows));
+        shown.undelivered = true;
+        shown.totals.add(&progress);
+        shown.history.push_back(progress.clone());
+        if shown.history.len() > HISTORY {
+            shown.history.pop_front();
+        }
+        Ok(progress)
+    }
+
+    /// Hands the last epoch's rows to the sink, if they were not.
+    pub(super) async fn deliver(&self, next: u64) -> Result<()> {
+        let Rows::Sink { sink, query, .. } = &self.rows else {
+            return Ok(());
+        };
+        let begun = *self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if !begun {
+            sink.begin(query, next).await?;
+            *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        }
+        let waiting = {
+            let shown = self.shown();
+            shown.emitted.clone().filter(|_| shown.undelivered)
+        };
+        if let Some((epoch, rows)) = waiting {
+            sink.deliver(query, epoch, &self.schema, &rows).await?;
+            self.shown().undelivered = false;
+        }
+        Ok(())
+    }
+
+    /// The pieces of a checkpoint with an epoch's rows and its record.
+    fn pieces(&self, rows: &[RecordBatch], progress: &EpochProgress) -> Result<Vec<Piece>> {
+        let progress = counted(rows, progress.clone());
+        let mut totals = self.shown().totals;
+        totals.add(&progress);
+        let mut pieces = vec![
+            Piece::replacing(TOTALS, vec![json_row(&totals)?]),
+            epoch_piece(&progress)?,
+        ];
+        match &self.rows {
+            Rows::Append(_) => pieces.push(Piece::new(RESULT, rows.to_vec())),
+            Rows::Sink { .. } => pieces.push(Piece::replacing(EMITTED, rows.to_vec())),
+            Rows::Replace(table) if table.has_key() => {
+                let mut result = Piece::new(RESULT, rows.to_vec());
+                let (table, rows) = (Arc::clone(table), rows.to_vec());
+                result.whole = Some(Whole {
+                    rows: table.rows(),
+                    all: {
+                        let rows = rows.clone();
+                        Box::new(move || table.replaced(rows.clone()))
+                    },
+                });
+                pieces.extend([result, Piece::replacing(EMITTED, rows)]);
+            }
+            Rows::Replace(_) => pieces.push(Piece::replacing(RESULT, rows.to_vec())),
+        }
+        Ok(pieces)
+    }
+
+    /// Goes back to what a checkpoint holds.
+    pub(super) fn restore(&self, restored: &Restored) -> Result<()> {
+        let piece = |name: &str| restored.pieces.get(name).cloned().unwrap_or_default();
+        let totals = piece(TOTALS)
+            .first()
+            .map(|row| from_json(row, 0))
+            .transpose()?;
+        let mut history = VecDeque::new();
+        for batch in piece(EPOCHS) {
+            for row in 0..batch.num_rows() {
+                history.push_back(from_json::<EpochProgress>(&batch.project(&[1])?, row)?);
+            }
+        }
+        while history.len() > HISTORY {
+            history.pop_front();
+        }
+        let result = piece(RESULT);
+        let mut emitted = piece(EMITTED);
+        match &self.rows {
+            Rows::Append(log) => {
+                log.append(&behind(&result, log.rows()))?;
+                let last = history
+                    .back()
+                    .map_or(0, |last: &EpochProgress| last.output_rows);
+                emitted = behind(&result, log.rows().saturating_sub(last));
+            }
+            Rows::Replace(table) => {
+                table.restore(&result)?;
+                if !table.has_key() {
+                    emitted = result;
+                }
+            }
+            Rows::Sink { .. } => {}
+        }
+        let mut shown = self.shown();
+        shown.emitted = history.back().map(|last| (last.epoch, emitted));
+        shown.undelivered = shown.emitted.is_some();
+        shown.history = history;
+        shown.totals = totals.unwrap_or_default();
+        drop(shown);
+        // The sink may be ahead of what is restored.
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        Ok(())
+    }
+}
+
+/// A record with the number of rows that were taken.
+fn counted(rows: &[RecordBatch], mut progress: EpochProgress) -> EpochProgress {
+    progress.output_rows = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+    progress
+}
+
+/// The rows behind the first `skip`.
+fn behind(rows: &[RecordBatch], mut skip: u64) -> Vec<RecordBatch> {
+    let mut rest = Vec::new();
+    for batch in rows {
+        let length = batch.num_rows();
+        let passed = usize::try_from(skip).unwrap_or(usize::MAX).min(length);
+        skip -= passed as u64;
+        if passed < length {
+            rest.push(batch.slice(passed, length - passed));
+        }
+    }
+    rest
+}
+
+/// The first rows, so many as there is room for.
+fn within(rows: Vec<RecordBatch>, room: Option<u64>) -> Vec<RecordBatch> {
+    let Some(mut room) = room else {
+        return rows;
+    };
+    let mut kept = Vec::new();
+    for batch in rows {
+        let length = usize::try_from(room)
+            .unwrap_or(usize::MAX)
+            .min(batch.num_rows());
+        if length > 0 {
+            kept.push(batch.slice(0, length));
+        }
+        room -= length as u64;
+    }
+    kept
+}
+
+/// The record of an epoch as a piece: number and JSON. Old ones leave.
+fn epoch_piece(progress: &EpochProgress) -> Result<Piece> {
+    let number = i64::try_from(progress.epoch).unwrap_or(i64::MAX);
+    let text = serde_json::to_string(progress);
+    let text = text.map_err(|error| DataFusionError::External(error.into()))?;
+    let row = RecordBatch::try_from_iter([
+        ("epoch", Arc::new(Int64Array::from(vec![number])) as _),
+        ("record", Arc::new(StringArray::from(vec![text])) as _),
+    ])?;
+    let mut piece = Piece::new(EPOCHS, vec![row]);
+    let oldest = number.saturating_sub(HISTORY as i64);
+    piece.until = Some(Until {
+        column: 0,
+        gone: Box::new(move |epoch| epoch <= oldest),
+    });
+    Ok(piece)
+}
+
+/// One row with a value as JSON.
+fn json_row(value: &impl serde::Serialize) -> Result<RecordBatch> {
+    let text = serde_json::to_string(value);
+    let text = text.map_err(|error| DataFusionError::External(error.into()))?;
+    Ok(RecordBatch::try_from_iter([(
+        "json",
+        Arc::new(StringArray::from(vec![text])) as _,
+    )])?)
+}
+
+/// The value in a row of JSON.
+fn from_json<T: serde::de::DeserializeOwned>(batch: &RecordBatch, row: usize) -> Result<T> {
+    let column = batch
+        .columns()
+        .first()
+        .and_then(|column| column.as_string_opt::<i32>());
+    let column = column.filter(|column| row < datafusion::arrow::array::Array::len(column));
+    let text = column.map(|column| column.value(row));
+    let text = text.ok_or_else(|| internal_datafusion_err!("a record is saved as text"))?;
+    serde_json::from_str(text).map_err(|error| DataFusionError::External(error.into()))
+}
+
+/// One run of a query: epochs go to the result, and their records to whoever asked for it.
+#[derive(Debug)]
+pub(super) struct Refreshing {
+    pub result: Arc<TableResult>,
+    records: Mutex<Vec<EpochProgress>>,
+}
+
+impl Refreshing {
+    pub(super) fn new(result: Arc<TableResult>) -> Self {
+        Self {
+            result,
+            records: Mutex::default(),
+        }
+    }
+
+    /// The records of the epochs that have committed.
+    pub(super) fn take_records(&self) -> Vec<EpochProgress> {
+        std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl EpochSink for Refreshing {
+    fn prepare(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+        self.result.taken(rows)
+    }
+
+    fn pieces(&self, rows: &[RecordBatch], progress: &EpochProgress) -> Result<Vec<Piece>> {
+        self.result.pieces(rows, progress)
+    }
+
+    fn restore(&self, restored: &Restored) -> Result<()> {
+        self.result.restore(restored)
+    }
+
+    async fn ready(&self, next: u64) -> Result<()> {
+        self.result.deliver(next).await
+    }
+
+    async fn commit(&self, rows: Vec<RecordBatch>, progress: EpochProgress) -> Result<()> {
+        let progress = self.result.commit(rows, progress)?;
+        let next = progress.epoch.saturating_add(1);
+        self.records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(progress);
+        self.result.deliver(next).await
+    }
+}

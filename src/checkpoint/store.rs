@@ -1,0 +1,429 @@
+//! A query's folder: written an epoch at a time, read when it is opened.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{DataFusionError, Result};
+use serde_json::Value;
+
+use super::file::{Header, Segment, Sum, damaged, decode, encode};
+use super::rows::{count, from_bytes, to_bytes};
+use super::segments::Piece;
+use crate::disk::{Disk, TEMP_PREFIX, publish};
+
+/// What the name of an epoch's file ends with.
+const SUFFIX: &str = ".epoch";
+
+/// The checkpoint of one query.
+pub struct Checkpoint {
+    disk: Arc<dyn Disk>,
+    folder: String,
+    owner: String,
+    /// How many checkpoints are kept, the newest included.
+    kept: NonZeroUsize,
+    newest: Mutex<Newest>,
+}
+
+/// The newest checkpoint, and which files there are.
+#[derive(Debug, Default)]
+struct Newest {
+    number: u64,
+    pieces: BTreeMap<String, Vec<Segment>>,
+    /// Files that its segments are in, its own included.
+    files: BTreeMap<u64, Sum>,
+    /// Kept checkpoints, oldest first: the files that each needs.
+    kept: VecDeque<BTreeSet<u64>>,
+    /// Files that there are.
+    there: BTreeSet<u64>,
+}
+
+/// What a checkpoint holds.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// How many epochs had committed.
+    pub number: u64,
+    /// What the query wrote beside the rows.
+    pub content: Value,
+    /// Rows of each piece, oldest first.
+    pub pieces: BTreeMap<String, Vec<RecordBatch>>,
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Checkpoint {
+    /// Makes the folder of a new query, with the checkpoint of no epoch. The folder above is there.
+    ///
+    /// # Errors
+    /// - those of the disk
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        parent: &str,
+        owner: &str,
+        kept: NonZeroUsize,
+        content: Value,
+    ) -> Result<Self> {
+        let made = Self {
+            folder: format!("{parent}/{owner}"),
+            disk,
+            owner: owner.to_owned(),
+            kept,
+            newest: Mutex::default(),
+        };
+        let created = made.disk.create_dir(&made.folder);
+        created
+            .and_then(|()| made.disk.sync_dir(parent))
+            .map_err(|error| made.failed(&made.folder, &error))?;
+        let header = Header {
+            owner: owner.to_owned(),
+            content,
+            ..Header::default()
+        };
+        let sum = made.put(0, header, &[])?;
+        *made.newest() = Newest {
+            files: BTreeMap::from([(0, sum)]),
+            kept: VecDeque::from([BTreeSet::from([0])]),
+            there: BTreeSet::from([0]),
+            ..Newest::default()
+        };
+        Ok(made)
+    }
+
+    /// Opens a query's folder at its newest checkpoint. Nothing is changed but that this one is made durable
+    /// again: a sync that failed may have left it in place without that.
+    ///
+    /// # Errors
+    /// - a file is damaged, missing, of another query or another version; the error names it
+    /// - those of the disk
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        parent: &str,
+        owner: &str,
+        kept: NonZeroUsize,
+    ) -> Result<(Self, Restored)> {
+        let opened = Self {
+            folder: format!("{parent}/{owner}"),
+            disk,
+            owner: owner.to_owned(),
+            kept,
+            newest: Mutex::default(),
+        };
+        let restored = opened.reload()?;
+        Ok((opened, restored))
+    }
+
+    /// Reads the newest checkpoint again, as after a commit that failed.
+    ///
+    /// # Errors
+    /// - those of [`open`](Self::open)
+    pub fn reload(&self) -> Result<Restored> {
+        let mut there = self.numbers()?;
+        let mut number = there.last().copied();
+        // A listing may be older than the folder.
+        let next = number.map_or(0, |last| last.saturating_add(1));
+        if self.read(next).is_ok() {
+            there.insert(next);
+            number = Some(next);
+        }
+        let Some(number) = number else {
+            return Err(damaged(
+                &self.folder,
+                "has no checkpoint: its file is missing",
+            ));
+        };
+        let path = self.path(number);
+        let bytes = self.read(number)?;
+        let (header, sections) = self.checked(number, &bytes)?;
+        let name = name_of(number);
+        publish(self.disk.as_ref(), &self.folder, &name, &bytes)
+            .map_err(|error| self.failed(&path, &error))?;
+        let pieces = self.rows_of(&header, &sections)?;
+        let mut files = header.files.clone();
+        files.insert(number, Sum::of(&bytes));
+        let mut kept = self.older(number, &there);
+        kept.push_back(needed(number, &header.pieces));
+        *self.newest() = Newest {
+            number,
+            pieces: header.pieces,
+            files,
+            kept,
+            there,
+        };
+        self.remove_others();
+        Ok(Restored {
+            number,
+            content: header.content,
+            pieces,
+        })
+    }
+
+    /// Commits an epoch: what it added to each piece, and what else there is to know. Pieces that are not
+    /// named are let go.
+    ///
+    /// # Errors
+    /// - those of the disk. Whether the epoch is committed is not known then: [`reload`](Self::reload) tells.
+    pub fn commit(&self, content: Value, pieces: &[Piece]) -> Result<()> {
+        let (number, before) = {
+            let newest = self.newest();
+            (newest.number.saturating_add(1), newest.pieces.clone())
+        };
+        let mut sections = Vec::new();
+        let mut after = BTreeMap::new();
+        for piece in pieces {
+            let segments = before.get(&piece.name).cloned().unwrap_or_default();
+            let segments = self.written(piece, segments, number, &mut sections)?;
+            if !segments.is_empty() {
+                after.insert(piece.name.clone(), segments);
+            }
+        }
+        let needs = needed(number, &after);
+        let mut files = self.newest().files.clone();
+        files.retain(|file, _| needs.contains(file));
+        let header = Header {
+            owner: self.owner.clone(),
+            number,
+            content,
+            pieces: after.clone(),
+            files: files.clone(),
+            ..Header::default()
+        };
+        let sum = self.put(number, header, &sections)?;
+        files.insert(number, sum);
+        let mut newest = self.newest();
+        newest.number = number;
+        newest.pieces = after;
+        newest.files = files;
+        newest.kept.push_back(needs);
+        newest.there.insert(number);
+        drop(newest);
+        self.remove_others();
+        Ok(())
+    }
+
+    /// Writes what an epoch adds to a piece as a section; returns where the piece's rows are then.
+    fn written(
+        &self,
+        piece: &Piece,
+        segments: Vec<Segment>,
+        number: u64,
+        sections: &mut Vec<Vec<u8>>,
+    ) -> Result<Vec<Segment>> {
+        let planned = piece.planned(segments);
+        let mut stay = planned.stay;
+        let rows = match (&piece.whole, planned.whole) {
+            (Some(whole), true) => (whole.all)()?,
+            _ => {
+                let mut rows = Vec::new();
+                for segment in &planned.again {
+                    rows.extend(piece.living(self.section(segment)?)?);
+                }
+                rows.extend(piece.added.iter().cloned());
+                rows
+            }
+        };
+        let rows: Vec<RecordBatch> = rows
+            .into_iter()
+            .filter(|batch| batch.num_rows() > 0)
+            .collect();
+        if !rows.is_empty() {
+            stay.push(Segment {
+                file: number,
+                section: sections.len(),
+                rows: count(&rows),
+                until: piece.last(&rows),
+            });
+            sections.push(to_bytes(&rows)?);
+        }
+        Ok(stay)
+    }
+
+    /// The rows of a section of an earlier file.
+    fn section(&self, segment: &Segment) -> Result<Vec<RecordBatch>> {
+        let bytes = self.earlier(
+            segment.file,
+            self.newest().files.get(&segment.file).copied(),
+        )?;
+        let (_, sections) = self.checked(segment.file, &bytes)?;
+        self.rows_at(segment, &sections)
+    }
+
+    /// All rows that a checkpoint names.
+    fn rows_of(
+        &self,
+        header: &Header,
+        own: &[&[u8]],
+    ) -> Result<BTreeMap<String, Vec<RecordBatch>>> {
+        let named: BTreeSet<u64> = needed(header.number, &header.pieces);
+        let mut rows: BTreeMap<(&str, usize), Vec<RecordBatch>> = BTreeMap::new();
+        for file in named {
+            let of_file = |segment: &&Segment| segment.file == file;
+            let bytes = match file == header.number {
+                true => Vec::new(),
+                false => self.earlier(file, header.files.get(&file).copied())?,
+            };
+            let sections = match file == header.number {
+                true => own.to_vec(),
+                false => self.checked(file, &bytes)?.1,
+            };
+            for (name, segments) in &header.pieces {
+                for (at, segment) in segments.iter().enumerate().filter(|(_, one)| of_file(one)) {
+                    rows.insert((name, at), self.rows_at(segment, &sections)?);
+                }
+            }
+        }
+        let mut pieces: BTreeMap<String, Vec<RecordBatch>> = BTreeMap::new();
+        for ((name, _), batches) in rows {
+            pieces.entry(name.to_owned()).or_default().extend(batches);
+        }
+        Ok(pieces)
+    }
+
+    fn rows_at(&self, segment: &Segment, sections: &[&[u8]]) -> Result<Vec<RecordBatch>> {
+        let path = self.path(segment.file);
+        let section = sections.get(segment.section);
+        let section = section.ok_or_else(|| damaged(&path, "has fewer sections than are named"))?;
+        let rows = from_bytes(section)?;
+        match count(&rows) == segment.rows {
+            true => Ok(rows),
+            false => Err(damaged(&path, "has another number of rows than is named")),
+        }
+    }
+
+    /// The bytes of a file that a later one names, with the length and checksum that it says.
+    fn earlier(&self, number: u64, sum: Option<Sum>) -> Result<Vec<u8>> {
+        let bytes = self.read(number)?;
+        match sum == Some(Sum::of(&bytes)) {
+            true => Ok(bytes),
+            false => Err(damaged(
+                &self.path(number),
+                "is not the file that a later epoch names",
+            )),
+        }
+    }
+
+    /// Header and sections of a file that has its own number and owner.
+    fn checked<'a>(&self, number: u64, bytes: &'a [u8]) -> Result<(Header, Vec<&'a [u8]>)> {
+        let path = self.path(number);
+        let (header, sections) = decode(&path, bytes)?;
+        if header.owner != self.owner {
+            return Err(damaged(
+                &path,
+                format!("belongs to another query, {}", header.owner),
+            ));
+        }
+        if header.number != number {
+            return Err(damaged(
+                &path,
+                format!("is the file of epoch {}", header.number),
+            ));
+        }
+        Ok((header, sections))
+    }
+
+    /// What the kept checkpoints before the newest need, oldest first.
+    fn older(&self, newest: u64, there: &BTreeSet<u64>) -> VecDeque<BTreeSet<u64>> {
+        let first = newest.saturating_sub(self.kept.get() as u64 - 1);
+        let needs = there.range(first..newest).filter_map(|number| {
+            let bytes = self.read(*number).ok()?;
+            let (header, _) = self.checked(*number, &bytes).ok()?;
+            Some(needed(*number, &header.pieces))
+        });
+        needs.collect()
+    }
+
+    /// Removes files that no kept checkpoint needs. What cannot be removed is litter, and tried again.
+    fn remove_others(&self) {
+        let mut newest = self.newest();
+        while newest.kept.len() > self.kept.get() {
+            newest.kept.pop_front();
+        }
+        let needed: BTreeSet<u64> = newest.kept.iter().flatten().copied().collect();
+        let others: Vec<u64> = newest.there.difference(&needed).copied().collect();
+        for number in others {
+            if self.disk.remove(&self.path(number)).is_ok() {
+                newest.there.remove(&number);
+            }
+        }
+    }
+
+    /// Numbers of the files that there are. What a crash left half written is removed.
+    fn numbers(&self) -> Result<BTreeSet<u64>> {
+        let entries = self
+            .disk
+            .list(&self.folder)
+            .map_err(|error| self.failed(&self.folder, &error))?;
+        let mut numbers = BTreeSet::new();
+        for entry in entries.iter().filter(|entry| !entry.dir) {
+            if entry.name.starts_with(TEMP_PREFIX) {
+                // Best effort: it counts for nothing.
+                self.disk
+                    .remove(&format!("{}/{}", self.folder, entry.name))
+                    .ok();
+            } else if let Some(number) = number_of(&entry.name) {
+                numbers.insert(number);
+            }
+        }
+        Ok(numbers)
+    }
+
+    fn put(&self, number: u64, header: Header, sections: &[Vec<u8>]) -> Result<Sum> {
+        let bytes = encode(header, sections)?;
+        let name = name_of(number);
+        let put = publish(self.disk.as_ref(), &self.folder, &name, &bytes);
+        put.map_err(|error| self.failed(&self.path(number), &error))?;
+        Ok(Sum::of(&bytes))
+    }
+
+    fn read(&self, number: u64) -> Result<Vec<u8>> {
+        let path = self.path(number);
+        self.disk.read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => damaged(&path, "is missing"),
+            _ => self.failed(&path, &error),
+        })
+    }
+
+    fn path(&self, number: u64) -> String {
+        format!("{}/{}", self.folder, name_of(number))
+    }
+
+    fn failed(&self, path: &str, error: &io::Error) -> DataFusionError {
+        disk_failed(path, error)
+    }
+
+    fn newest(&self) -> std::sync::MutexGuard<'_, Newest> {
+        // It is changed only when all that can fail is done.
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error for a call of the disk that failed.
+pub(crate) fn disk_failed(path: &str, error: &io::Error) -> DataFusionError {
+    crate::error::Refusal::new("DISK_FAILED", "58030", format!("{path}: {error}."))
+        .hint("what was committed before is kept; mend the disk and try again")
+        .into()
+}
+
+/// The files that a checkpoint's segments are in, its own included.
+fn needed(number: u64, pieces: &BTreeMap<String, Vec<Segment>>) -> BTreeSet<u64> {
+    let named = pieces.values().flatten().map(|segment| segment.file);
+    named.chain([number]).collect()
+}
+
+fn name_of(number: u64) -> String {
+    format!("{number:020}{SUFFIX}")
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let number = digits.parse().ok()?;
+    (name_of(number) == name).then_some(number)
+}

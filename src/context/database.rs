@@ -1,0 +1,302 @@
+//! A session over an embedded database: what is defined is written down, and is there when it is opened again.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result, TableReference, internal_err, plan_err};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use super::{StreamContext, read};
+use crate::catalog::{
+    DamagedTable, Database, Definition, Entry, KeptRows, Kind, StreamingTable, can_be_kept,
+};
+use crate::checkpoint::Checkpoint;
+use crate::disk::{Disk, LocalDisk};
+use crate::error::{Refusal, refusal};
+use crate::source::{AppendLog, AppendTable};
+use crate::sql::{Parsed, StreamingStatement};
+
+/// Something of a database that could not be made again when it was opened: it is still written down, and is
+/// tried again by the next who opens it.
+#[derive(Debug)]
+pub struct Unopened {
+    /// Its resolved name.
+    pub name: String,
+    /// Why.
+    pub error: DataFusionError,
+}
+
+impl StreamContext {
+    /// Opens an embedded database in a directory, which is made if it is not there: tables, views, streaming
+    /// tables, their results and their state are as they were left.
+    ///
+    /// # Errors
+    /// - another process has it open
+    /// - its catalog is damaged or of another version; what belongs to one table only is an error of that table
+    /// - those of the disk
+    pub async fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        let mut config = SessionConfig::new().with_information_schema(true);
+        config.options_mut().sql_parser.collect_spans = true;
+        let session = SessionContext::new_with_config(config);
+        Self::open_over(session, dir).await
+    }
+
+    /// The same over a session of the application: tables that streaming tables read and that are not in the
+    /// database have been registered in it.
+    ///
+    /// # Errors
+    /// - those of [`open`](Self::open)
+    pub async fn open_over(session: SessionContext, dir: impl AsRef<Path>) -> Result<Self> {
+        let disk = LocalDisk::open(dir.as_ref().to_owned()).map_err(|error| {
+            let shown = dir.as_ref().display();
+            Refusal::new("DISK_FAILED", "58030", format!("{shown}: {error}."))
+        })?;
+        Self::open_on(session, Arc::new(disk), None).await
+    }
+
+    /// The same on a disk of one's own, as a test does that lets it fail. Directories that rows are written to
+    /// are on that disk too, and the database's id is given.
+    ///
+    /// # Errors
+    /// - those of [`open`](Self::open)
+    pub async fn open_on(
+        session: SessionContext,
+        disk: Arc<dyn Disk>,
+        id: Option<&str>,
+    ) -> Result<Self> {
+        let mut context = Self::over(session)?;
+        let database = Database::open(disk, || id.map_or_else(random_id, str::to_owned))?;
+        context.outside = id.is_none();
+        context.database = Some(Arc::new(database));
+        context.make_again().await?;
+        Ok(context)
+    }
+
+    /// What could not be made again when the database was opened.
+    pub fn unopened(&self) -> Vec<Unopened> {
+        let mut unopened = self
+            .unopened
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        std::mem::take(&mut *unopened)
+    }
+
+    /// Makes everything again that the database knows. What needs something else is tried again after it.
+    async fn make_again(&self) -> Result<()> {
+        let Some(database) = &self.database else {
+            return Ok(());
+        };
+        let mut waiting = database.entries();
+        loop {
+            let (before, mut failed) = (waiting.len(), Vec::new());
+            for entry in waiting {
+                if let Err(error) = Box::pin(self.make(database, &entry)).await {
+                    failed.push((entry, error));
+                }
+            }
+            if failed.is_empty() || failed.len() == before {
+                let unopened = failed.into_iter().map(|(entry, error)| Unopened {
+                    name: entry.name,
+                    error,
+                });
+                let mut known = self
+                    .unopened
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                known.extend(unopened);
+                return Ok(());
+            }
+            waiting = failed.into_iter().map(|(entry, _)| entry).collect();
+        }
+    }
+
+    /// Makes one thing again.
+    async fn make(&self, database: &Database, entry: &Entry) -> Result<()> {
+        match entry.kind {
+            Kind::Table | Kind::TableOfRows => self.make_table(database, entry).await,
+            Kind::Streaming => self.make_streaming_table(database, entry).await,
+            Kind::Statement => match read(&entry.sql, &self.session.state())? {
+                Parsed::DataFusion(statement) => {
+                    let plan = self.session.state().statement_to_plan(*statement).await?;
+                    let plan = self
+                        .unbounded
+                        .as_streams(super::as_written(plan, &entry.sql), &self.session.state())
+                        .await?;
+                    match plan {
+                        LogicalPlan::Ddl(ddl) => {
+                            self.define_here(ddl, &entry.sql).await.map(|_| ())
+                        }
+                        _ => internal_err!("{} is not made by its statement", entry.name),
+                    }
+                }
+                Parsed::Streaming(_) => internal_err!("{} is not a streaming table", entry.name),
+            },
+        }
+    }
+
+    async fn make_table(&self, database: &Database, entry: &Entry) -> Result<()> {
+        let Some(schema) = entry.schema.clone() else {
+            return internal_err!("the table {} has no schema", entry.name);
+        };
+        let name = TableReference::parse_str(&entry.name);
+        let (kept, rows) = match database.rows(&entry.id) {
+            Ok(found) => found,
+            Err(error) => {
+                let damaged = DamagedTable::new(schema, as_refusal(&error));
+                self.session.register_table(name, Arc::new(damaged))?;
+                return Ok(());
+            }
+        };
+        let log = AppendLog::with_base(schema, kept.first()).identified(&entry.id);
+        log.append(&rows)?;
+        let mut table = AppendTable::new(name.table(), Arc::new(log.kept_by(Arc::new(kept))));
+        if entry.kind == Kind::Table
+            && let Parsed::DataFusion(statement) = read(&entry.sql, &self.session.state())?
+            && let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) =
+                self.session.state().statement_to_plan(*statement).await?
+        {
+            table = table.with_definition(create.constraints, create.column_defaults);
+        }
+        self.session.register_table(name, Arc::new(table))?;
+        Ok(())
+    }
+
+    async fn make_streaming_table(&self, database: &Database, entry: &Entry) -> Result<()> {
+        let Parsed::Streaming(statement) = read(&entry.sql, &self.session.state())? else {
+            return internal_err!("{} is not made by its statement", entry.name);
+        };
+        let StreamingStatement::Create(create) = *statement else {
+            return internal_err!("{} is not made by its statement", entry.name);
+        };
+        let name = TableReference::parse_str(&entry.name);
+        let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
+        let outlet = self.outlet(&definition, entry.location.as_deref())?;
+        if let Some(outlet) = &outlet {
+            for former in &entry.former {
+                outlet.sink.begin(former, 0).await?;
+            }
+        }
+        let kept = self.checkpoints_kept(&definition)?;
+        let table = StreamingTable::new(
+            entry.name.clone(),
+            name.table().to_owned(),
+            definition,
+            &entry.id,
+            outlet,
+        );
+        let opened = Checkpoint::open(database.disk(), Database::QUERIES, &entry.id, kept);
+        let table = match opened {
+            Ok((checkpoint, restored)) => match table.restore(&restored) {
+                Ok(()) => table.kept_in(checkpoint),
+                Err(error) => table.damaged(as_refusal(&error)),
+            },
+            Err(error) => table.damaged(as_refusal(&error)),
+        };
+        self.session.register_table(name, table.provider())?;
+        let table = Arc::new(table);
+        self.tables.insert(entry.name.clone(), Arc::clone(&table));
+        // What cannot be handed on now is by the next refresh.
+        if let Err(error) = table.hand_on().await {
+            let mut unopened = self
+                .unopened
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            unopened.push(Unopened {
+                name: entry.name.clone(),
+                error,
+            });
+        }
+        Ok(())
+    }
+
+    /// How many checkpoints a streaming table keeps.
+    pub(super) fn checkpoints_kept(&self, definition: &Definition) -> Result<NonZeroUsize> {
+        let state = definition.options.apply(&self.session.state())?;
+        Ok(crate::config::options(state.config_options()).checkpoints_kept)
+    }
+
+    /// The log of a new table: its rows are kept if the session is over a database.
+    pub(super) fn new_log(&self, schema: SchemaRef) -> Result<(AppendLog, Option<String>)> {
+        let Some(database) = &self.database else {
+            return Ok((AppendLog::new(schema), None));
+        };
+        can_be_kept(&schema)?;
+        let id = database.new_id();
+        let kept: KeptRows = database.new_rows(&id)?;
+        let log = AppendLog::new(schema)
+            .identified(&id)
+            .kept_by(Arc::new(kept));
+        Ok((log, Some(id)))
+    }
+
+    /// Writes down what a statement has made or removed.
+    pub(super) fn write_down(&self, written: Option<Written>) -> Result<()> {
+        let (Some(database), Some(written)) = (&self.database, written) else {
+            return Ok(());
+        };
+        match written {
+            Written::Made(entry) => database.put(*entry),
+            Written::Removed(name) => database.remove(&name),
+            Written::RemovedBelow(prefix) => {
+                database.remove(&format!("schema {prefix}"))?;
+                database.remove_below(&format!("{prefix}."))
+            }
+        }
+    }
+
+    /// Where files of a location are: a directory as an absolute path, with `/` at its end.
+    pub(super) fn absolute(&self, location: &str) -> Result<String> {
+        if location.contains("://") && !location.starts_with("file://") {
+            return plan_err!("LOCATION takes a directory of this machine, not {location}");
+        }
+        let path = PathBuf::from(location.trim_start_matches("file://"));
+        if !self.outside {
+            return Ok(location.to_owned());
+        }
+        let path = std::path::absolute(path)?;
+        let shown = path.to_string_lossy();
+        Ok(format!("{}/", shown.trim_end_matches('/')))
+    }
+
+    /// The disk that a location is on, and the folder on it.
+    pub(super) fn disk_of(&self, location: &str) -> Result<(Arc<dyn Disk>, String)> {
+        match &self.database {
+            Some(database) if !self.outside => {
+                Ok((database.disk(), location.trim_matches('/').to_owned()))
+            }
+            _ => {
+                let disk = LocalDisk::open(PathBuf::from(location)).map_err(|error| {
+                    Refusal::new("DISK_FAILED", "58030", format!("{location}: {error}."))
+                })?;
+                Ok((Arc::new(disk), String::new()))
+            }
+        }
+    }
+}
+
+/// What a statement has changed of what there is.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// Something is there now.
+    Made(Box<Entry>),
+    /// The thing of this name has gone.
+    Removed(String),
+    /// A schema has gone, with all that was in it.
+    RemovedBelow(String),
+}
+
+/// An error as a refusal, to be told again and again.
+pub(super) fn as_refusal(error: &DataFusionError) -> Refusal {
+    let other = || Refusal::new("CHECKPOINT_DAMAGED", "58030", error.strip_backtrace());
+    refusal(error).cloned().unwrap_or_else(other)
+}
+
+/// An id that no other database is likely to have.
+pub(super) fn random_id() -> String {
+    let hasher = RandomState::new().build_hasher();
+    format!("{:08x}", hasher.finish() >> 32)
+}

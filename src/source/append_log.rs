@@ -1,0 +1,298 @@
+//! Rows in order of arrival, and a reader of them.
+//!
+//! Rows are numbered from 0 as they arrive. Rows at the front may be removed; the others keep their
+//! numbers:
+//!
+//! ```text
+//!              0        base                rows
+//! arrived      |--------|-------------------|
+//! kept                  |----- len ---------|
+//! ```
+//!
+//! - `base <= rows`, and `rows` never falls: both change under the lock of the rows.
+//! - Rows of one append become visible together, after [`Keep`] has made them durable.
+//! - Writers wait for each other; readers wait for no writer that is making rows durable.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use tokio::sync::watch;
+
+use super::{Arrival, Position, Reader, conform};
+use crate::error::Refusal;
+
+/// Rows of a batch that is kept: large ones are cut so that partitions share them evenly.
+pub(super) const BATCH_ROWS: usize = 8_192;
+
+/// Makes the rows of a log durable.
+pub trait Keep: Debug + Send + Sync {
+    /// Makes rows durable that will have numbers from `start` on. Calls for one log come one after the
+    /// other; after a call that failed the next one has the same `start`.
+    ///
+    /// # Errors
+    /// - the rows are not durable; the log does not take them
+    fn keep(&self, start: u64, batches: &[RecordBatch]) -> Result<()>;
+}
+
+/// Rows in order of arrival. Appending is atomic: readers see all rows of one append or none.
+#[derive(Debug)]
+pub struct AppendLog {
+    schema: SchemaRef,
+    inner: RwLock<Inner>,
+    /// Makes rows durable before they are visible.
+    keep: Option<Arc<dyn Keep>>,
+    /// What tells it from another log of its name, over restarts; empty if nothing does.
+    id: String,
+    /// Held by who appends, from the number of the first new row until the rows are visible.
+    writing: Mutex<()>,
+    /// Number of the next row, for readers that wait.
+    arrived: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    batches: Vec<RecordBatch>,
+    /// Number of the first row of each batch.
+    starts: Vec<u64>,
+    /// Number of the first row that is kept, or of the next if none is.
+    base: u64,
+    /// Number of the next row.
+    rows: u64,
+}
+
+/// Rows that were asked for and have been removed.
+#[derive(Debug, PartialEq, Eq)]
+struct Removed {
+    /// Number of the first row that is kept.
+    base: u64,
+}
+
+impl AppendLog {
+    /// An empty log of rows of this schema.
+    pub fn new(schema: SchemaRef) -> Self {
+        Self::with_base(schema, 0)
+    }
+
+    /// An empty log whose first row will have this number: those before it were removed.
+    pub fn with_base(schema: SchemaRef, base: u64) -> Self {
+        let inner = Inner {
+            base,
+            rows: base,
+            ..Inner::default()
+        };
+        Self {
+            schema,
+            inner: RwLock::new(inner),
+            keep: None,
+            id: String::new(),
+            writing: Mutex::default(),
+            arrived: watch::Sender::new(base),
+        }
+    }
+
+    /// The log with rows made durable before they are visible, from now on.
+    #[must_use]
+    pub fn kept_by(mut self, keep: Arc<dyn Keep>) -> Self {
+        self.keep = Some(keep);
+        self
+    }
+
+    /// The log with an id, by which it is known again after a restart.
+    #[must_use]
+    pub fn identified(mut self, id: impl Into<String>) -> Self {
+        self.id = id.into();
+        self
+    }
+
+    /// What tells it from another log of its name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether appending makes rows durable.
+    pub(super) fn is_kept(&self) -> bool {
+        self.keep.is_some()
+    }
+
+    /// Schema of the rows.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Number of rows that have ever arrived: the number of the next one, counted from 0.
+    pub fn rows(&self) -> u64 {
+        self.inner().rows
+    }
+
+    /// Number of the first row that is kept, or of the next row if none is; 0 unless rows were removed.
+    pub fn base(&self) -> u64 {
+        self.inner().base
+    }
+
+    /// Number of rows that are kept.
+    pub fn len(&self) -> u64 {
+        let inner = self.inner();
+        inner.rows - inner.base
+    }
+
+    /// Whether no rows are kept.
+    pub fn is_empty(&self) -> bool {
+        let inner = self.inner();
+        inner.rows == inner.base
+    }
+
+    /// Adds rows at the end.
+    ///
+    /// # Errors
+    /// - a batch has another schema, or a null where the schema has none
+    /// - those of [`Keep`]; then no row was added
+    pub fn append(&self, batches: &[RecordBatch]) -> Result<()> {
+        let mut cut = Vec::new();
+        for batch in batches {
+            let batch = conform(batch, &self.schema)?;
+            let starts = (0..batch.num_rows()).step_by(BATCH_ROWS);
+            cut.extend(starts.map(|at| batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))));
+        }
+        if cut.is_empty() {
+            return Ok(());
+        }
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keep) = &self.keep {
+            keep.keep(self.rows(), &cut)?;
+        }
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        for batch in cut {
+            let start = inner.rows;
+            inner.rows += batch.num_rows() as u64;
+            inner.starts.push(start);
+            inner.batches.push(batch);
+        }
+        let rows = inner.rows;
+        drop(inner);
+        self.arrived.send_replace(rows);
+        Ok(())
+    }
+
+    /// Removes the batches whose every row has a number less than this. The others keep their numbers.
+    pub fn drop_before(&self, row: u64) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let ends = inner.starts.iter().skip(1).chain([&inner.rows]);
+        let removed = ends.take_while(|end| **end <= row).count();
+        let removed = removed.min(inner.batches.len());
+        inner.batches.drain(..removed);
+        inner.starts.drain(..removed);
+        inner.base = inner.starts.first().copied().unwrap_or(inner.rows);
+    }
+
+    /// All rows that are kept.
+    pub fn snapshot(&self) -> Vec<RecordBatch> {
+        self.inner().batches.clone()
+    }
+
+    fn inner(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The batch that holds this row, from it on; none if the row has not arrived.
+    fn rest_from(&self, row: u64) -> Result<Option<RecordBatch>, Removed> {
+        let inner = self.inner();
+        if row < inner.base {
+            return Err(Removed { base: inner.base });
+        }
+        if row >= inner.rows {
+            return Ok(None);
+        }
+        let after = inner.starts.partition_point(|start| *start <= row);
+        let Some(at) = after.checked_sub(1) else {
+            return Ok(None);
+        };
+        let found = inner.batches.get(at).zip(inner.starts.get(at));
+        Ok(found.map(|(batch, start)| {
+            // The row is in this batch: its place is less than the batch's length.
+            let offset = usize::try_from(row - start).unwrap_or(batch.num_rows());
+            batch.slice(offset, batch.num_rows() - offset)
+        }))
+    }
+}
+
+/// Reads a log.
+pub(super) struct LogReader {
+    /// Name of the table, for errors.
+    table: String,
+    log: Arc<AppendLog>,
+    columns: Vec<usize>,
+    from: u64,
+    at: u64,
+    arrived: watch::Receiver<u64>,
+}
+
+impl LogReader {
+    /// Reads columns from a position on; without one from the first row that is kept.
+    pub(super) fn new(
+        table: String,
+        log: Arc<AppendLog>,
+        columns: &[usize],
+        from: Option<Position>,
+    ) -> Self {
+        let from = match from {
+            Some(Position::Rows(rows)) => rows,
+            _ => log.base(),
+        };
+        let arrived = log.arrived.subscribe();
+        Self {
+            table,
+            log,
+            columns: columns.to_vec(),
+            from,
+            at: from,
+            arrived,
+        }
+    }
+
+    /// The refusal to go on behind rows that were removed before they were read.
+    fn removed(&self, base: u64) -> DataFusionError {
+        Refusal::new(
+            "SOURCE_ROWS_GONE",
+            "KD000",
+            format!(
+                "{} was read up to row {}, and its rows before row {base} have been removed (rows are counted from 0).",
+                self.table, self.at
+            ),
+        )
+        .hint("begin anew with the rows that are kept: REFRESH STREAMING TABLE … FULL")
+        .into()
+    }
+}
+
+#[async_trait]
+impl Reader for LogReader {
+    async fn next(&mut self) -> Result<Arrival> {
+        match self.log.rest_from(self.at) {
+            Ok(Some(batch)) => {
+                self.at += batch.num_rows() as u64;
+                Ok(Arrival::Rows(batch.project(&self.columns)?))
+            }
+            Ok(None) => Ok(Arrival::Waiting),
+            Err(Removed { base }) => Err(self.removed(base)),
+        }
+    }
+
+    async fn arrived(&mut self) {
+        let at = self.at;
+        if self.arrived.wait_for(|rows| *rows > at).await.is_err() {
+            // The log holds its own sender: it cannot be gone while we read it.
+            futures::future::pending::<()>().await;
+        }
+    }
+
+    fn position(&mut self, rows: u64) -> Position {
+        Position::Rows(self.from + rows)
+    }
+}
+
+#[cfg(test)]
+mod tests;

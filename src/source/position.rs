@@ -1,0 +1,138 @@
+//! How far a source has been read.
+//!
+//! A position is written down with the state that belongs to it, and a reader is opened at it again. The
+//! files that were read to their end are many and only grow: they are written apart, each once
+//! ([`FilePosition::done_since`]), and put in again ([`FilePosition::with_done`]).
+
+use object_store::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use super::done::DoneFiles;
+
+/// How far a source has been read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Position {
+    /// So many rows, from the first on.
+    Rows(u64),
+    /// Files of a directory.
+    Files(FilePosition),
+}
+
+/// Rows before a position of a source that counts them.
+pub(super) fn rows_before(position: Option<Position>) -> u64 {
+    match position {
+        Some(Position::Rows(rows)) => rows,
+        _ => 0,
+    }
+}
+
+/// How far a directory has been read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePosition {
+    /// Files that were read to their end. They are not serialized.
+    #[serde(skip)]
+    pub done: DoneFiles,
+    /// The file of which some rows were taken and its end was not reached.
+    pub begun: Option<Begun>,
+}
+
+impl FilePosition {
+    /// The same position with these files as those that were read to their end. Of a path that comes
+    /// several times the last identity counts.
+    #[must_use]
+    pub fn with_done(mut self, done: impl Iterator<Item = (String, FileIdentity)>) -> Self {
+        self.done = done.collect();
+        self
+    }
+
+    /// Files that have ended since an earlier position of the same source, and those that were found
+    /// changed since, with the identity that they were found with; all without an earlier position.
+    pub fn done_since(&self, earlier: Option<&Self>) -> Vec<(String, FileIdentity)> {
+        match earlier {
+            Some(earlier) => self.done.since(&earlier.done),
+            None => self.done.since(&DoneFiles::default()),
+        }
+    }
+}
+
+/// A file of which some rows were taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Its path in the store.
+    pub path: String,
+    /// Rows that were taken, from its first on.
+    pub rows: u64,
+    /// What the file was when it was listed.
+    pub identity: FileIdentity,
+}
+
+/// What tells that a file is the one that was read: a file of another size or time is another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// Bytes.
+    pub size: u64,
+    /// Time of the last change, in milliseconds since 1970-01-01T00:00:00Z.
+    pub modified_ms: i64,
+}
+
+impl From<&ObjectMeta> for FileIdentity {
+    fn from(file: &ObjectMeta) -> Self {
+        Self {
+            size: file.size,
+            modified_ms: file.last_modified.timestamp_millis(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(number: u64) -> (String, FileIdentity) {
+        let identity = FileIdentity {
+            size: number,
+            modified_ms: -1,
+        };
+        (format!("d/{number}.csv"), identity)
+    }
+
+    #[test]
+    fn a_position_is_written_without_its_done_files_and_takes_them_again() {
+        let (path, identity) = file(7);
+        let rows = 3;
+        let written = FilePosition {
+            done: [file(1), file(2)].into_iter().collect(),
+            begun: Some(Begun {
+                path,
+                rows,
+                identity,
+            }),
+        };
+        let text = serde_json::to_string(&Position::Files(written.clone())).unwrap();
+        assert_eq!(
+            text,
+            r#"{"files":{"begun":{"path":"d/7.csv","rows":3,"identity":{"size":7,"modified_ms":-1}}}}"#
+        );
+        let read: Position = serde_json::from_str(&text).unwrap();
+        let Position::Files(read) = read else {
+            panic!("a position of files");
+        };
+        assert!(read.done.is_empty());
+        assert_eq!(read.with_done([file(2), file(1)].into_iter()), written);
+        let text = serde_json::to_string(&Position::Rows(5)).unwrap();
+        assert_eq!(text, r#"{"rows":5}"#);
+    }
+
+    #[test]
+    fn what_ended_since_an_earlier_position_is_told_by_its_done_files() {
+        let earlier = FilePosition::default().with_done([file(1)].into_iter());
+        let mut later = earlier.clone();
+        later.done.add([file(2)]);
+        assert_eq!(later.done_since(Some(&earlier)), vec![file(2)]);
+        assert_eq!(later.done_since(None).len(), 2);
+        // A position that was put together again has the same files in other runs.
+        let again = FilePosition::default().with_done([file(1)].into_iter());
+        assert_eq!(later.done_since(Some(&again)), vec![file(2)]);
+    }
+}

@@ -1,0 +1,72 @@
+//! `ALTER STREAMING TABLE name START [EVERY INTERVAL …]` and `… STOP`.
+
+use std::time::Duration;
+
+use super::StreamingStatement;
+use super::cursor::{Cursor, invalid};
+use crate::error::Refusal;
+use crate::sql::interval::{SpanError, parse_span};
+use crate::sql::tokens::is;
+use crate::time::Span;
+
+/// What may stand behind the name.
+const FORMS: &str =
+    "write START, START EVERY INTERVAL 10 SECONDS, or STOP behind ALTER STREAMING TABLE name";
+
+/// Reads what follows `ALTER STREAMING TABLE`.
+pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<StreamingStatement, Refusal> {
+    let name = cursor.name()?;
+    let statement = if cursor.take(&["START"]) {
+        let every = if cursor.take(&["EVERY"]) {
+            Some(interval(cursor)?)
+        } else {
+            None
+        };
+        StreamingStatement::Start { name, every }
+    } else if cursor.take(&["STOP"]) {
+        StreamingStatement::Stop { name }
+    } else {
+        return Err(cursor.wrong("START or STOP must follow the name.", FORMS));
+    };
+    cursor.end(FORMS)?;
+    Ok(statement)
+}
+
+/// Reads the `INTERVAL` literal behind `EVERY`.
+fn interval(cursor: &mut Cursor<'_>) -> Result<Duration, Refusal> {
+    if !is(cursor.peek(), "INTERVAL") {
+        return Err(cursor.wrong("EVERY takes an INTERVAL literal.", FORMS));
+    }
+    let place = cursor.place();
+    let text = cursor.interval();
+    match parse_span(&text) {
+        Ok(span) => duration(span).ok_or_else(|| {
+            invalid(
+                place,
+                &format!("The interval of EVERY is not longer than zero: {span}."),
+                "an interval is the time from one refresh to the next: more than zero",
+            )
+        }),
+        Err(SpanError::Months) => Err(invalid(
+            place,
+            &format!("The interval '{text}' has months or years, which have no fixed length."),
+            "write it in days: INTERVAL 31 DAYS",
+        )),
+        Err(SpanError::Unreadable(reason)) => Err(Refusal::new(
+            "CANNOT_PARSE_INTERVAL",
+            "22006",
+            format!("The interval of EVERY cannot be read: {reason}."),
+        )
+        .at(place)
+        .hint(FORMS)),
+    }
+}
+
+/// A span as a duration, if it is longer than zero.
+fn duration(span: Span) -> Option<Duration> {
+    const SECOND: i128 = 1_000_000_000;
+    let nanos = Some(span.nanos()).filter(|nanos| *nanos > 0)?;
+    let seconds = u64::try_from(nanos / SECOND).ok()?;
+    let below = u32::try_from(nanos % SECOND).ok()?;
+    Some(Duration::new(seconds, below))
+}
