@@ -8,15 +8,18 @@ mod streaming;
 pub use database::Unopened;
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DataFusionError, Result, TableReference, exec_err, plan_err};
+use datafusion::common::{
+    DataFusionError, ResolvedTableReference, Result, TableReference, exec_err, plan_err,
+};
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
@@ -38,6 +41,7 @@ use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
 use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryPlanner};
+use crate::sink::Sink;
 use crate::source::AppendTable;
 use crate::sql::{CheckedSum, LOWERED, Parsed, StreamRelations, parse};
 
@@ -79,6 +83,8 @@ pub struct StreamContext {
     /// Whether directories that rows are written to are this machine's.
     outside: bool,
     unopened: Arc<Mutex<Vec<Unopened>>>,
+    /// Sinks of the application, by name.
+    sinks: Arc<RwLock<HashMap<String, Arc<dyn Sink>>>>,
 }
 
 impl fmt::Debug for StreamContext {
@@ -124,6 +130,7 @@ impl StreamContext {
             database: None,
             outside: true,
             unopened: Arc::default(),
+            sinks: Arc::default(),
         })
     }
 
@@ -181,16 +188,22 @@ impl StreamContext {
         }
         let (log, id) = self.new_log(Arc::clone(&schema))?;
         if let (Some(database), Some(id)) = (&self.database, id) {
-            let resolved = self.resolve(&TableReference::parse_str(name));
+            let resolved = self.resolved(&TableReference::parse_str(name));
             database.put(Entry {
                 id,
                 schema: Some(schema),
-                ..Entry::new(resolved, Kind::TableOfRows, "")
+                ..Entry::new(&resolved, Kind::TableOfRows, "")
             })?;
         }
         let table = AppendTable::new(name, Arc::new(log));
         self.session.register_table(name, Arc::new(table))?;
         Ok(())
+    }
+
+    /// Makes a sink known: `CREATE STREAMING TABLE … WITH (sink = 'name')` sends the rows of its epochs there.
+    pub fn register_sink(&self, name: impl Into<String>, sink: Arc<dyn Sink>) {
+        let mut sinks = self.sinks.write().unwrap_or_else(PoisonError::into_inner);
+        sinks.insert(name.into(), sink);
     }
 
     /// Adds rows to an append-only table, in order of arrival; the batch has the table's columns.
@@ -264,11 +277,14 @@ impl StreamContext {
 
     /// The full name of a table.
     fn resolve(&self, name: &TableReference) -> String {
+        self.resolved(name).to_string()
+    }
+
+    fn resolved(&self, name: &TableReference) -> ResolvedTableReference {
         let state = self.session.state();
         let catalog = &state.config_options().catalog;
         name.clone()
             .resolve(&catalog.default_catalog, &catalog.default_schema)
-            .to_string()
     }
 
     fn streaming_table(&self, name: &TableReference) -> Result<Arc<StreamingTable>> {

@@ -25,7 +25,7 @@ use crate::sql::{CreateStreamingTable, Target};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -34,7 +34,11 @@ const OPTIONS: [&str; 8] = [
     "on_bad_record",
     "checkpoints_kept",
     "accept_loss",
+    SINK,
 ];
+
+/// The option that names a sink of the application; it is no setting of a session.
+const SINK: &str = "sink";
 
 impl TableOptions {
     /// Checks names; values are checked when they are used.
@@ -56,6 +60,12 @@ impl TableOptions {
         Ok(Self(options))
     }
 
+    /// The sink of the application that rows go to, if they do.
+    pub fn sink(&self) -> Option<&str> {
+        let named = self.0.iter().find(|(key, _)| key == SINK);
+        named.map(|(_, name)| name.as_str())
+    }
+
     /// A session's state with these options as its settings.
     ///
     /// # Errors
@@ -68,7 +78,7 @@ impl TableOptions {
             epoch_by: String::new(),
             ..crate::config::options(config.options())
         };
-        for (key, value) in &self.0 {
+        for (key, value) in self.0.iter().filter(|(key, _)| key != SINK) {
             settings.set(key, value)?;
         }
         config.options_mut().extensions.insert(settings);
@@ -188,6 +198,11 @@ impl Definition {
         let aspects = [
             ("output mode", self.mode.to_string(), other.mode.to_string()),
             ("columns", shown(&self.schema), shown(&other.schema)),
+            (
+                "sink",
+                format!("{:?}", self.options.sink()),
+                format!("{:?}", other.options.sink()),
+            ),
             ("key", format!("{:?}", self.key), format!("{:?}", other.key)),
             ("limit", limit(self), limit(other)),
             ("target", target(self), target(other)),

@@ -13,11 +13,11 @@ mod streaming_table;
 mod unbounded;
 
 pub use damaged_table::DamagedTable;
-pub use database::{Database, Entry, KeptRows, Kind, can_be_kept};
+pub use database::{Database, Entry, KeptRows, Kind};
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;
 pub use functions::{EmittedFunction, ProgressFunction};
-pub use outlet::directory_outlet;
+pub use outlet::{application_outlet, directory_outlet};
 pub use records::{outlook_batch, progress_batch, refresh_batch};
 pub use registry::StreamingTables;
 pub use replace_table::ReplaceTable;

@@ -12,12 +12,13 @@ use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
 
+use super::damaged_table::DamagedTable;
 use super::definition::Definition;
 use super::streaming_table::Outlet;
 use crate::config::OutputMode;
 use crate::disk::Disk;
 use crate::error::Refusal;
-use crate::sink::{DirectorySink, FileFormat};
+use crate::sink::{DirectorySink, FileFormat, Sink};
 use crate::sql::{Format, Target};
 
 /// The sink and the table of a directory: `location` as an absolute path, which is `folder` on the disk. Columns
@@ -55,9 +56,29 @@ pub fn directory_outlet(
     let sink = DirectorySink::new(disk, folder, format, target.partitioned_by.clone());
     Ok(Outlet {
         sink: Arc::new(sink),
-        location: location.to_owned(),
+        location: Some(location.to_owned()),
         provider: Arc::new(reading(definition, target, location)?),
     })
+}
+
+/// The outlet to a sink of the application: its rows are nowhere else, so that nobody can read them here.
+pub fn application_outlet(
+    table: &str,
+    definition: &Definition,
+    name: &str,
+    sink: Arc<dyn Sink>,
+) -> Outlet {
+    let gone = Refusal::new(
+        "ROWS_ARE_IN_SINK",
+        "0A000",
+        format!("The rows of {table} go to the sink '{name}' and are not kept here."),
+    )
+    .hint("read them where the sink puts them; emitted() has those of the last epoch");
+    Outlet {
+        sink,
+        location: None,
+        provider: Arc::new(DamagedTable::new(Arc::clone(&definition.schema), gone)),
+    }
 }
 
 /// The directory as a table.

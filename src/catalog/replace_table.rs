@@ -100,6 +100,10 @@ fn upsert(old: &[RecordBatch], new: Vec<RecordBatch>, key: &[usize]) -> Result<V
     let Some(first) = new.first() else {
         return Ok(old.to_vec());
     };
+    if key.is_empty() {
+        // There is one group, and so one row.
+        return Ok(new);
+    }
     let (columns, converter) = (key_columns(key), key_converter(first, key)?);
     let mut keys: HashSet<OwnedRow> = HashSet::new();
     for batch in &new {
@@ -145,6 +149,13 @@ fn last_of_keys(rows: &[RecordBatch], key: &[usize]) -> Result<Vec<RecordBatch>>
     let Some(first) = rows.first() else {
         return Ok(Vec::new());
     };
+    if key.is_empty() {
+        let last = rows.last().filter(|batch| batch.num_rows() > 0);
+        return Ok(last
+            .map(|batch| batch.slice(batch.num_rows() - 1, 1))
+            .into_iter()
+            .collect());
+    }
     let (columns, converter) = (key_columns(key), key_converter(first, key)?);
     let mut seen: HashSet<OwnedRow> = HashSet::new();
     let mut last = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result, TableReference, internal_err};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::execute_stream;
 use futures::TryStreamExt;
@@ -41,8 +41,8 @@ pub struct StreamingTable {
 pub struct Outlet {
     /// Where they go.
     pub sink: Arc<dyn Sink>,
-    /// The directory, as an absolute path.
-    pub location: String,
+    /// The directory, as an absolute path, if it is one.
+    pub location: Option<String>,
     /// What reads them.
     pub provider: Arc<dyn TableProvider>,
 }
@@ -57,7 +57,7 @@ impl StreamingTable {
         outlet: Option<Outlet>,
     ) -> Self {
         let schema = Arc::clone(&definition.schema);
-        let location = outlet.as_ref().map(|outlet| outlet.location.clone());
+        let location = outlet.as_ref().and_then(|outlet| outlet.location.clone());
         let replace = |key| {
             Rows::Replace(Arc::new(ReplaceTable::new(
                 name.clone(),
@@ -239,19 +239,21 @@ impl StreamingTable {
             session: Arc::new(state.clone()),
             task: Arc::new(TaskContext::from(state)),
         };
-        let mut asked: Vec<_> = match self.run.try_lock() {
-            Ok(run) => run
-                .cursors
-                .iter()
-                .map(|(name, cursor)| (name.clone(), cursor.unread(env.clone())))
-                .collect(),
+        let positions = match self.run.try_lock() {
+            Ok(run) => run.positions(),
             Err(_) => return Ok(None),
         };
-        asked.sort_by(|a, b| a.0.cmp(&b.0));
         let home = home(state);
         let mut unread = Vec::new();
-        for (name, answer) in asked {
-            unread.push((short(&name, &home).to_owned(), answer.await?));
+        for (name, provider, position) in positions {
+            let provider = match provider {
+                Some(provider) => Some(provider),
+                None => provider_of(state, &name).await,
+            };
+            if let Some(provider) = provider {
+                let answer = crate::source::unread(&provider, position, &env).await?;
+                unread.push((short(&name, &home).to_owned(), answer));
+            }
         }
         Ok(Some(unread))
     }
@@ -299,6 +301,13 @@ impl StreamingTable {
         while rows.try_next().await?.is_some() {}
         Ok(sink.take_records())
     }
+}
+
+/// The table of a resolved name.
+async fn provider_of(state: &SessionState, name: &str) -> Option<Arc<dyn TableProvider>> {
+    let name = TableReference::parse_str(name);
+    let schema = state.schema_for_ref(name.clone()).ok()?;
+    schema.table(name.table()).await.ok().flatten()
 }
 
 /// A place in the definition's text says nothing under the text of a REFRESH.

@@ -44,6 +44,8 @@ pub use segments::{Piece, Until, Whole};
 pub use store::{Checkpoint, Restored};
 
 pub(crate) use file::{decode, encode};
-pub(crate) use rows::{schema_from_bytes, schema_to_bytes};
+pub(crate) use rows::{
+    from_bytes as rows_from_bytes, schema_from_bytes, schema_to_bytes, to_bytes as rows_to_bytes,
+};
 pub(crate) use segments::together;
 pub(crate) use store::disk_failed;

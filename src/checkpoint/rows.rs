@@ -10,7 +10,7 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use datafusion::common::Result;
 
 /// The bytes of some batches of one schema, one at least.
-pub(super) fn to_bytes(batches: &[RecordBatch]) -> Result<Vec<u8>> {
+pub(crate) fn to_bytes(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     let Some(first) = batches.first() else {
         return Ok(Vec::new());
     };
@@ -39,7 +39,7 @@ fn alone(column: &ArrayRef) -> ArrayRef {
 }
 
 /// The batches of a section whose checksum is right.
-pub(super) fn from_bytes(bytes: &[u8]) -> Result<Vec<RecordBatch>> {
+pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Vec<RecordBatch>> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }

@@ -9,11 +9,11 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, TableReference, internal_err, plan_err};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use super::{StreamContext, read};
-use crate::catalog::{
-    DamagedTable, Database, Definition, Entry, KeptRows, Kind, StreamingTable, can_be_kept,
-};
+use crate::catalog::{DamagedTable, Database, Definition, Entry, KeptRows, Kind, StreamingTable};
 use crate::checkpoint::Checkpoint;
 use crate::disk::{Disk, LocalDisk};
 use crate::error::{Refusal, refusal};
@@ -76,6 +76,50 @@ impl StreamContext {
         Ok(context)
     }
 
+    /// Closes the database and opens it again, as another process would, under the settings that the session has.
+    /// All clones of the context must have gone.
+    ///
+    /// # Errors
+    /// - those of [`open`](Self::open); the database is in use if a clone holds it
+    pub fn reopen(self) -> BoxFuture<'static, Result<Self>> {
+        async move {
+            let Some(database) = &self.database else {
+                return plan_err!("only a database can be opened again");
+            };
+            let (disk, outside) = (database.disk(), self.outside);
+            let state = self.session.state();
+            let session = SessionContext::new_with_config_rt(
+                state.config().clone(),
+                Arc::clone(state.runtime_env()),
+            );
+            drop((state, self));
+            let mut context = Self::over(session)?;
+            context.outside = outside;
+            context.database = Some(Arc::new(Database::open(disk, random_id)?));
+            context.make_again().await?;
+            Ok(context)
+        }
+        .boxed()
+    }
+
+    /// Tries again what could not be made when the database was opened: tables and sinks of the application have been
+    /// registered since.
+    ///
+    /// # Errors
+    /// - none of its own: what still cannot be made is [`unopened`](Self::unopened)
+    pub fn open_rest(&self) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let Some(database) = &self.database else {
+                return Ok(());
+            };
+            let waiting: Vec<String> = self.unopened().into_iter().map(|one| one.name).collect();
+            let mut entries = database.entries();
+            entries.retain(|entry| waiting.contains(&entry.name));
+            self.make_all(database, entries).await
+        }
+        .boxed()
+    }
+
     /// What could not be made again when the database was opened.
     pub fn unopened(&self) -> Vec<Unopened> {
         let mut unopened = self
@@ -85,16 +129,20 @@ impl StreamContext {
         std::mem::take(&mut *unopened)
     }
 
-    /// Makes everything again that the database knows. What needs something else is tried again after it.
+    /// Makes everything again that the database knows.
     async fn make_again(&self) -> Result<()> {
-        let Some(database) = &self.database else {
-            return Ok(());
-        };
-        let mut waiting = database.entries();
+        match &self.database {
+            Some(database) => self.make_all(database, database.entries()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes things again. What needs something else is tried again after it.
+    async fn make_all(&self, database: &Database, mut waiting: Vec<Entry>) -> Result<()> {
         loop {
             let (before, mut failed) = (waiting.len(), Vec::new());
             for entry in waiting {
-                if let Err(error) = Box::pin(self.make(database, &entry)).await {
+                if let Err(error) = Box::pin(self.made(database, &entry)).await {
                     failed.push((entry, error));
                 }
             }
@@ -108,10 +156,32 @@ impl StreamContext {
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 known.extend(unopened);
-                return Ok(());
+                drop(known);
+                return self.remove_gone(database);
             }
             waiting = failed.into_iter().map(|(entry, _)| entry).collect();
         }
+    }
+
+    /// Removes what was made only for the views over it.
+    fn remove_gone(&self, database: &Database) -> Result<()> {
+        let entries = database.entries();
+        for gone in entries.iter().filter(|entry| entry.gone.is_some()) {
+            if database.entry(&gone.name).is_none() && !gone.quoted.is_empty() {
+                self.session
+                    .deregister_table(TableReference::parse_str(&gone.quoted))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one thing again, in the place of what had its name before.
+    async fn made(&self, database: &Database, entry: &Entry) -> Result<()> {
+        if !entry.quoted.is_empty() {
+            self.session
+                .deregister_table(TableReference::parse_str(&entry.quoted))?;
+        }
+        self.make(database, entry).await
     }
 
     /// Makes one thing again.
@@ -142,7 +212,7 @@ impl StreamContext {
         let Some(schema) = entry.schema.clone() else {
             return internal_err!("the table {} has no schema", entry.name);
         };
-        let name = TableReference::parse_str(&entry.name);
+        let name = TableReference::parse_str(&entry.quoted);
         let (kept, rows) = match database.rows(&entry.id) {
             Ok(found) => found,
             Err(error) => {
@@ -172,9 +242,9 @@ impl StreamContext {
         let StreamingStatement::Create(create) = *statement else {
             return internal_err!("{} is not made by its statement", entry.name);
         };
-        let name = TableReference::parse_str(&entry.name);
+        let name = TableReference::parse_str(&entry.quoted);
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
-        let outlet = self.outlet(&definition, entry.location.as_deref())?;
+        let outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
         if let Some(outlet) = &outlet {
             for former in &entry.former {
                 outlet.sink.begin(former, 0).await?;
@@ -224,7 +294,6 @@ impl StreamContext {
         let Some(database) = &self.database else {
             return Ok((AppendLog::new(schema), None));
         };
-        can_be_kept(&schema)?;
         let id = database.new_id();
         let kept: KeptRows = database.new_rows(&id)?;
         let log = AppendLog::new(schema)

@@ -66,21 +66,24 @@ impl StreamContext {
 
     /// What a statement makes or removes of what is written down; nothing where it is there already.
     fn to_be_written(&self, ddl: &DdlStatement, sql: &str) -> Result<Option<Written>> {
-        let made = |name: String| Written::Made(Box::new(Entry::new(name, Kind::Statement, sql)));
+        let table = |name: &TableReference| {
+            let entry = Entry::new(&self.resolved(name), Kind::Statement, sql);
+            Written::Made(Box::new(entry))
+        };
+        let other =
+            |name: String| Written::Made(Box::new(Entry::named(name, Kind::Statement, sql)));
         Ok(match ddl {
             DdlStatement::CreateExternalTable(create) => {
                 let there = self.session.table_exist(create.name.clone())?;
-                (!there || create.or_replace).then(|| made(self.resolve(&create.name)))
+                (!there || create.or_replace).then(|| table(&create.name))
             }
-            DdlStatement::CreateView(create) if !create.temporary => {
-                Some(made(self.resolve(&create.name)))
-            }
-            DdlStatement::CreateCatalogSchema(create) => Some(made(format!(
+            DdlStatement::CreateView(create) if !create.temporary => Some(table(&create.name)),
+            DdlStatement::CreateCatalogSchema(create) => Some(other(format!(
                 "schema {}",
                 self.resolved_schema(&create.schema_name)
             ))),
             DdlStatement::CreateCatalog(create) => {
-                Some(made(format!("catalog {}", create.catalog_name)))
+                Some(other(format!("catalog {}", create.catalog_name)))
             }
             DdlStatement::DropTable(drop) => Some(Written::Removed(self.resolve(&drop.name))),
             DdlStatement::DropView(drop) => Some(Written::Removed(self.resolve(&drop.name))),
@@ -170,7 +173,7 @@ impl StreamContext {
         let entry = id.map(|id| Entry {
             id,
             schema: Some(schema),
-            ..Entry::new(self.resolve(&create.name), kind, sql)
+            ..Entry::new(&self.resolved(&create.name), kind, sql)
         });
         let table = AppendTable::new(create.name.table(), Arc::new(log))
             .with_definition(create.constraints, create.column_defaults)

@@ -1,6 +1,6 @@
 //! Our own statements: streaming tables are defined, refreshed, shown and dropped.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use datafusion::common::{DataFusionError, Result, TableReference};
@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::StreamContext;
 use super::database::random_id;
 use crate::catalog::{
-    Database, Definition, Entry, Kind, Outlet, StreamingTable, directory_outlet, outlook_batch,
-    refresh_batch, unknown,
+    Database, Definition, Entry, Kind, Outlet, StreamingTable, application_outlet,
+    directory_outlet, outlook_batch, refresh_batch, unknown,
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::Refusal;
 use crate::query::EpochProgress;
-use crate::sql::{CreateStreamingTable, Existing, StreamingStatement};
+use crate::sql::{CreateStreamingTable, Existing, StreamingStatement, Target};
 
 impl StreamContext {
     /// Runs one of our statements.
@@ -119,7 +119,7 @@ impl StreamContext {
                 .get(&resolved)
                 .map(|table| table.id().to_owned()),
         );
-        let outlet = self.outlet(&definition, location.as_deref())?;
+        let outlet = self.outlet(name.table(), &definition, location.as_deref())?;
         if let Some(location) = &location {
             self.refuse_foreign_files(location, &former)?;
         }
@@ -143,7 +143,7 @@ impl StreamContext {
             id: id.clone(),
             location,
             former: former.clone(),
-            ..Entry::new(resolved.clone(), Kind::Streaming, statement)
+            ..Entry::new(&self.resolved(name), Kind::Streaming, statement)
         };
         if let Some(database) = &self.database {
             let made =
@@ -214,9 +214,25 @@ impl StreamContext {
     /// Where a query's rows go, if they leave the table.
     pub(super) fn outlet(
         &self,
+        table: &str,
         definition: &Definition,
         location: Option<&str>,
     ) -> Result<Option<Outlet>> {
+        if let Some(sink) = definition.options.sink() {
+            if let Some(target) = &definition.target {
+                return Err(both_targets(target).into());
+            }
+            let known = self.sinks.read().unwrap_or_else(PoisonError::into_inner);
+            let Some(known) = known.get(sink) else {
+                return Err(no_sink(sink).into());
+            };
+            return Ok(Some(application_outlet(
+                table,
+                definition,
+                sink,
+                Arc::clone(known),
+            )));
+        }
         let (Some(target), Some(location)) = (&definition.target, location) else {
             return Ok(None);
         };
@@ -311,6 +327,27 @@ impl StreamContext {
             ),
         ])?)
     }
+}
+
+/// The error of a sink that the application has not registered.
+fn no_sink(name: &str) -> Refusal {
+    Refusal::new(
+        "SINK_NOT_FOUND",
+        "42704",
+        format!("There is no sink '{name}'."),
+    )
+    .hint("the application registers it: StreamContext::register_sink")
+}
+
+/// The error of a table whose rows would go to two places.
+fn both_targets(target: &Target) -> Refusal {
+    Refusal::new(
+        "INVALID_STREAM_OPTION",
+        "42616",
+        "The rows go to one place: a sink, or a LOCATION.",
+    )
+    .at(target.place)
+    .hint("leave one of them out")
 }
 
 fn exists(name: &TableReference) -> DataFusionError {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{Int64Type, UInt64Type};
+use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::physical_plan::ExecutionPlan;
 use serde::{Deserialize, Serialize};
@@ -94,6 +95,22 @@ impl RunState {
             operators: (restored.number > 0).then_some(content.operators),
             ..Self::default()
         })
+    }
+
+    /// Where each source stands, sorted by name; its table where it has been read by this process.
+    pub fn positions(&self) -> Vec<(String, Option<Arc<dyn TableProvider>>, Option<Position>)> {
+        let read = self.cursors.iter().map(|(name, cursor)| {
+            let provider = Arc::clone(cursor.provider());
+            (name.clone(), Some(provider), cursor.position().cloned())
+        });
+        let unread = self
+            .saved
+            .iter()
+            .filter(|(name, _)| !self.cursors.contains_key(*name));
+        let unread = unread.map(|(name, at)| (name.clone(), None, at.position.clone()));
+        let mut all: Vec<_> = read.chain(unread).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
     }
 
     /// What is written beside the rows, once an epoch has committed.

@@ -3,24 +3,62 @@
 use std::fmt;
 use std::io;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use datafusion::common::DataFusionError;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{DataFusionError, Result, exec_err};
 use sqllogictest::{AsyncDB, DBOutput};
+use tokio::sync::Mutex;
 
 use super::normalize::{Letter, letter, rows};
 use crate::context::StreamContext;
 use crate::error::refusal;
 
-/// One connection of a suite. All connections of a suite share one context.
+/// The context that all connections of a suite share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    /// None while it is being opened again.
+    context: Arc<Mutex<Option<StreamContext>>>,
+    /// Whether it is closed and opened again before each statement.
+    restarts: bool,
+}
+
+impl Shared {
+    pub(super) fn new(context: StreamContext, restarts: bool) -> Self {
+        Self {
+            context: Arc::new(Mutex::new(Some(context))),
+            restarts,
+        }
+    }
+}
+
+/// One connection of a suite.
 pub(super) struct Database {
-    context: StreamContext,
+    shared: Shared,
 }
 
 impl Database {
-    pub(super) fn new(context: StreamContext) -> Self {
-        Self { context }
+    pub(super) fn new(shared: Shared) -> Self {
+        Self { shared }
+    }
+
+    /// Answers a statement: the frame's columns, and its rows.
+    async fn answer(&self, sql: &str) -> Result<(Vec<Letter>, Vec<RecordBatch>)> {
+        let mut held = self.shared.context.lock().await;
+        if self.shared.restarts
+            && let Some(context) = held.take()
+        {
+            *held = Some(context.reopen().await?);
+        }
+        let Some(context) = held.as_ref() else {
+            return exec_err!("the database could not be opened again");
+        };
+        let frame = context.sql(sql).await?;
+        let types = frame.schema().fields().iter();
+        let types = types.map(|field| letter(field.data_type())).collect();
+        Ok((types, frame.collect().await?))
     }
 }
 
@@ -52,14 +90,7 @@ impl AsyncDB for Database {
     type ColumnType = Letter;
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<Letter>, Raised> {
-        let frame = self.context.sql(sql).await?;
-        let types: Vec<Letter> = frame
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| letter(field.data_type()))
-            .collect();
-        let batches = frame.collect().await?;
+        let (types, batches) = self.answer(sql).await?;
         // A statement that defines something answers no columns at all.
         if types.is_empty() {
             return Ok(DBOutput::StatementComplete(0));

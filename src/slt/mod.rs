@@ -76,7 +76,7 @@ use tokio::task::JoinSet;
 
 use crate::context::StreamContext;
 
-pub use runner::{Failure, complete_file, find_files, run_file};
+pub use runner::{Failure, complete_file, find_files, run_file, run_file_with_restarts};
 
 /// Every file passed, or was completed.
 const PASSED: u8 = 0;

@@ -10,7 +10,7 @@ use sqllogictest::{
     Record, Runner, TestError, default_column_validator, default_normalizer, parse_file,
 };
 
-use super::database::{Database, Raised};
+use super::database::{Database, Raised, Shared};
 use super::normalize::{Letter, same};
 use crate::context::StreamContext;
 
@@ -106,10 +106,27 @@ pub async fn run_file<F>(path: &Path, make_context: F) -> Result<(), Failure>
 where
     F: Fn() -> Result<StreamContext>,
 {
+    run_shared(
+        path,
+        Shared::new(make_context().map_err(Failure::Context)?, false),
+    )
+    .await
+}
+
+/// Runs one suite like [`run_file`] on a database that is closed before each statement and opened again: nothing may
+/// show that it was.
+///
+/// # Errors
+/// - those of [`run_file`]
+/// - the database cannot be opened again
+pub async fn run_file_with_restarts(path: &Path, context: StreamContext) -> Result<(), Failure> {
+    run_shared(path, Shared::new(context, true)).await
+}
+
+async fn run_shared(path: &Path, shared: Shared) -> Result<(), Failure> {
     let folder = folder(path)?;
     let records = parse_file::<Letter>(path).map_err(|error| Failure::Record(error.into()))?;
-    let context = make_context().map_err(Failure::Context)?;
-    let mut runner = Runner::new(|| connect(&context));
+    let mut runner = Runner::new(|| connect(&shared));
     runner.with_validator(same);
     runner.set_var(SUITE_DIR.to_owned(), folder);
     let outcome = runner.run_multi_async(records).await;
@@ -132,8 +149,8 @@ where
     if !records.iter().any(answers) {
         return Ok(());
     }
-    let context = make_context().map_err(Failure::Context)?;
-    let mut runner = Runner::new(|| connect(&context));
+    let shared = Shared::new(make_context().map_err(Failure::Context)?, false);
+    let mut runner = Runner::new(|| connect(&shared));
     runner.set_var(SUITE_DIR.to_owned(), folder);
     let outcome = runner
         .update_test_file(
@@ -158,8 +175,8 @@ fn answers(record: &Record<Letter>) -> bool {
 }
 
 /// A connection to the one context of a suite.
-fn connect(context: &StreamContext) -> std::future::Ready<Result<Database, Raised>> {
-    std::future::ready(Ok(Database::new(context.clone())))
+fn connect(shared: &Shared) -> std::future::Ready<Result<Database, Raised>> {
+    std::future::ready(Ok(Database::new(shared.clone())))
 }
 
 /// The folder of a suite's file, absolute. Says here what the parser would panic on: a file that cannot be read, and

@@ -16,7 +16,7 @@ use datafusion::datasource::listing::ListingTable;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{AppendTable, Arrival, Position, ReadEnv, Reader, Unread, identity, open, unread};
+use super::{AppendTable, Arrival, Position, ReadEnv, Reader, identity, open};
 use crate::config::OnBadRecord;
 use crate::error::Refusal;
 use crate::state::RowFeed;
@@ -337,13 +337,9 @@ impl Cursor {
         Ok(())
     }
 
-    /// What has arrived and no committed epoch has taken.
-    ///
-    /// # Errors
-    /// - the source cannot be listed
-    pub fn unread(&self, env: ReadEnv) -> impl Future<Output = Result<Unread>> + Send + use<> {
-        let (provider, position) = (Arc::clone(&self.provider), self.position.clone());
-        async move { unread(&provider, position, &env).await }
+    /// The table that is read.
+    pub fn provider(&self) -> &Arc<dyn TableProvider> {
+        &self.provider
     }
 
     /// Waits until more may have arrived.

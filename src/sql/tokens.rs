@@ -82,13 +82,13 @@ pub(crate) fn place(location: Location) -> Option<Place> {
     })
 }
 
-/// What a text holds from the first of these tokens to the last one.
-pub(crate) fn text_of(text: &str, tokens: &[TokenWithSpan]) -> String {
-    let lines = LineIndex::new(text);
-    match (tokens.first(), tokens.last()) {
-        (Some(first), Some(last)) => lines.statement(first, lines.offset(last.span.end)).text,
-        _ => String::new(),
-    }
+/// What a text holds from a place on, without a closing semicolon.
+pub(crate) fn text_from(text: &str, start: Location) -> String {
+    let rest = text
+        .get(LineIndex::new(text).offset(start)..)
+        .unwrap_or_default();
+    let ends = |letter: char| letter == ';' || letter.is_whitespace();
+    rest.trim_end_matches(ends).to_owned()
 }
 
 /// Byte offsets of the lines of a text.

@@ -21,10 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, ResolvedTableReference, Result, TableReference};
 use serde::{Deserialize, Serialize};
 
-pub use self::rows::{KeptRows, can_be_kept};
+pub use self::rows::KeptRows;
 use crate::checkpoint::{self, Header, damaged, disk_failed};
 use crate::disk::{Disk, Lock, publish};
 use crate::error::Refusal;
@@ -57,6 +57,15 @@ pub enum Kind {
 pub struct Entry {
     /// Its resolved name.
     pub name: String,
+    /// The same with quotes, as it can be read again.
+    pub quoted: String,
+    /// When it was made: later things have greater numbers.
+    #[serde(default)]
+    pub made: u64,
+    /// When it went, of a view or an external table that a later view was made over: such a view keeps the meaning
+    /// that its names had.
+    #[serde(default)]
+    pub gone: Option<u64>,
     /// Name of its folder, where it has one.
     pub id: String,
     /// What it is.
@@ -78,9 +87,25 @@ pub struct Entry {
 
 impl Entry {
     /// Something that its statement makes again.
-    pub fn new(name: impl Into<String>, kind: Kind, sql: impl Into<String>) -> Self {
+    pub fn new(name: &ResolvedTableReference, kind: Kind, sql: impl Into<String>) -> Self {
+        let quoted = TableReference::full(
+            Arc::clone(&name.catalog),
+            Arc::clone(&name.schema),
+            Arc::clone(&name.table),
+        );
+        Self {
+            quoted: quoted.to_quoted_string(),
+            ..Self::named(name.to_string(), kind, sql)
+        }
+    }
+
+    /// The same of something that is no table.
+    pub fn named(name: impl Into<String>, kind: Kind, sql: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            quoted: String::new(),
+            made: 0,
+            gone: None,
             id: String::new(),
             kind,
             sql: sql.into(),
@@ -101,6 +126,33 @@ struct Catalog {
     entries: Vec<Entry>,
     #[serde(skip)]
     revision: u64,
+}
+
+impl Catalog {
+    /// Lets entries go. Statements stay in the list as long as they are needed.
+    fn let_go(&mut self, these: impl Fn(&Entry) -> bool) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.gone.is_none()) {
+            if these(entry) {
+                entry.gone = Some(self.revision);
+            }
+        }
+    }
+
+    /// Forgets what has gone and what no living view was made over.
+    fn forget(&mut self) {
+        let living = self.entries.iter().filter(|entry| entry.gone.is_none());
+        let views: Vec<u64> = living
+            .filter(|entry| entry.kind == Kind::Statement)
+            .map(|entry| entry.made)
+            .collect();
+        self.entries.retain(|entry| match entry.gone {
+            None => true,
+            Some(gone) => {
+                let over = |view: &u64| entry.made < *view && *view < gone;
+                entry.kind == Kind::Statement && views.iter().any(over)
+            }
+        });
+    }
 }
 
 /// A database that is open.
@@ -188,7 +240,7 @@ impl Database {
         Arc::clone(&self.disk)
     }
 
-    /// All that it knows, in the order in which it was made.
+    /// All that it knows, in the order in which it was made; also what has gone and is still needed to make it.
     pub fn entries(&self) -> Vec<Entry> {
         self.catalog().entries.clone()
     }
@@ -214,17 +266,24 @@ impl Database {
     ///
     /// # Errors
     /// - those of the disk; then nothing has changed
-    pub fn put(&self, entry: Entry) -> Result<()> {
+    pub fn put(&self, mut entry: Entry) -> Result<()> {
         let former = self.entry(&entry.name);
         let id = entry.id.clone();
         self.change(|catalog| {
             let known = catalog
                 .entries
                 .iter_mut()
-                .find(|known| known.name == entry.name);
+                .find(|known| known.id == entry.id && known.name == entry.name);
             match known {
-                Some(known) => *known = entry,
-                None => catalog.entries.push(entry),
+                Some(known) if entry.kind != Kind::Statement => {
+                    entry.made = known.made;
+                    *known = entry;
+                }
+                _ => {
+                    catalog.let_go(|known| known.name == entry.name);
+                    entry.made = catalog.revision;
+                    catalog.entries.push(entry);
+                }
             }
         })?;
         if let Some(former) = former.filter(|former| former.id != id) {
@@ -238,12 +297,7 @@ impl Database {
     /// # Errors
     /// - those of the disk; then nothing has changed
     pub fn remove(&self, name: &str) -> Result<()> {
-        let Some(former) = self.entry(name) else {
-            return Ok(());
-        };
-        self.change(|catalog| catalog.entries.retain(|entry| entry.name != name))?;
-        self.remove_folders_of(&former);
-        Ok(())
+        self.remove_all(|entry| entry.name == name)
     }
 
     /// Removes all entries whose names begin so.
@@ -251,18 +305,18 @@ impl Database {
     /// # Errors
     /// - those of the disk; then nothing has changed
     pub fn remove_below(&self, prefix: &str) -> Result<()> {
-        let entries = self.entries();
-        let below: Vec<&Entry> = entries
+        self.remove_all(|entry| entry.name.starts_with(prefix))
+    }
+
+    fn remove_all(&self, these: impl Fn(&Entry) -> bool) -> Result<()> {
+        let mut former = self.entries();
+        former.retain(|entry| entry.gone.is_none() && these(entry));
+        if former.is_empty() {
+            return Ok(());
+        }
+        self.change(|catalog| catalog.let_go(these))?;
+        former
             .iter()
-            .filter(|entry| entry.name.starts_with(prefix))
-            .collect();
-        self.change(|catalog| {
-            catalog
-                .entries
-                .retain(|entry| !entry.name.starts_with(prefix))
-        })?;
-        below
-            .into_iter()
             .for_each(|entry| self.remove_folders_of(entry));
         Ok(())
     }
@@ -293,8 +347,9 @@ impl Database {
     fn change(&self, change: impl FnOnce(&mut Catalog)) -> Result<()> {
         let mut catalog = self.catalog();
         let mut changed = catalog.clone();
-        change(&mut changed);
         changed.revision += 1;
+        change(&mut changed);
+        changed.forget();
         self.publish(&changed)?;
         *catalog = changed;
         Ok(())

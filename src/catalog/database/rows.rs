@@ -1,7 +1,8 @@
-//! The rows of a table on disk: Parquet files, each of one or more INSERTs.
+//! The rows of a table on disk: Parquet files, each of one or more INSERTs. A table with a column that Parquet has no
+//! form for, such as an interval of months and nanoseconds, has Arrow IPC files instead.
 //!
-//! The name of a file says which rows it has and what its bytes are: `<first>-<end>-<crc32>.parquet`, two
-//! numbers of rows in 20 digits and a checksum in 8. A file is published before its rows are visible. When files
+//! The name of a file says which rows it has and what its bytes are: `<first>-<end>-<crc32>.parquet` (or `.arrow`),
+//! two numbers of rows in 20 digits and a checksum in 8. A file is published before its rows are visible. When files
 //! have become many, the newest are written together as one, and removed after that: of files with the same rows
 //! the longest counts.
 
@@ -9,17 +10,16 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::arrow::array::{RecordBatch, new_null_array};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use datafusion::common::Result;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
 
-use crate::checkpoint::{damaged, disk_failed, together};
+use crate::checkpoint::{damaged, disk_failed, rows_from_bytes, rows_to_bytes, together};
 use crate::disk::{Disk, TEMP_PREFIX, publish};
-use crate::error::Refusal;
 use crate::source::Keep;
 
 /// The rows of one table.
@@ -35,22 +35,27 @@ struct Part {
     first: u64,
     end: u64,
     crc32: u32,
+    /// Whether it is Parquet; else it is an Arrow IPC stream.
+    parquet: bool,
 }
 
 impl Part {
     fn name(self) -> String {
+        let ending = if self.parquet { "parquet" } else { "arrow" };
         format!(
-            "{:020}-{:020}-{:08x}.parquet",
+            "{:020}-{:020}-{:08x}.{ending}",
             self.first, self.end, self.crc32
         )
     }
 
     fn named(name: &str) -> Option<Self> {
-        let mut fields = name.strip_suffix(".parquet")?.split('-');
+        let (fields, ending) = name.split_once('.')?;
+        let mut fields = fields.split('-');
         let part = Self {
             first: fields.next()?.parse().ok()?,
             end: fields.next()?.parse().ok()?,
             crc32: u32::from_str_radix(fields.next()?, 16).ok()?,
+            parquet: ending == "parquet",
         };
         (part.name() == name && part.first < part.end).then_some(part)
     }
@@ -128,9 +133,10 @@ impl KeptRows {
         if crc32fast::hash(&bytes) != part.crc32 {
             return Err(damaged(&path, "was not written so"));
         }
-        let reader =
-            ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))?.build()?;
-        let rows: Vec<RecordBatch> = reader.collect::<std::result::Result<_, _>>()?;
+        let rows = match part.parquet {
+            true => from_parquet(bytes)?,
+            false => rows_from_bytes(&bytes)?,
+        };
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         match count as u64 == part.end - part.first {
             true => Ok(rows),
@@ -142,12 +148,17 @@ impl KeptRows {
     }
 
     fn write(&self, first: u64, rows: &[RecordBatch]) -> Result<Part> {
-        let bytes = to_parquet(rows)?;
+        let parquet = rows.first().is_none_or(|batch| has_form(&batch.schema()));
+        let bytes = match parquet {
+            true => to_parquet(rows)?,
+            false => rows_to_bytes(rows)?,
+        };
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         let part = Part {
             first,
             end: first + count as u64,
             crc32: crc32fast::hash(&bytes),
+            parquet,
         };
         let put = publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes);
         put.map_err(|error| disk_failed(&self.path(&part.name()), &error))?;
@@ -207,28 +218,26 @@ fn to_parquet(rows: &[RecordBatch]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses a table with columns that Parquet has no form for.
-///
-/// # Errors
-/// - a column's type cannot be kept
-pub fn can_be_kept(schema: &SchemaRef) -> Result<()> {
-    for field in schema.fields() {
-        let alone = Arc::new(datafusion::arrow::datatypes::Schema::new(vec![Arc::clone(
-            field,
-        )]));
-        to_parquet(&[RecordBatch::new_empty(alone)]).map_err(|error| {
-            DataFusionError::from(Refusal::new(
-                "UNSUPPORTED_COLUMN_TYPE",
-                "0A000",
-                format!(
-                    "Column {} of type {} cannot be kept on disk: {error}.",
-                    field.name(),
-                    field.data_type()
-                ),
-            ))
-        })?;
+fn from_parquet(bytes: Vec<u8>) -> Result<Vec<RecordBatch>> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))?.build()?;
+    Ok(reader.collect::<std::result::Result<_, _>>()?)
+}
+
+/// Whether Parquet has a form for every column, told by writing a row of nulls.
+fn has_form(schema: &SchemaRef) -> bool {
+    let nullable = |field: &FieldRef| Arc::new(field.as_ref().clone().with_nullable(true));
+    let fields: Vec<FieldRef> = schema.fields().iter().map(nullable).collect();
+    let columns = fields
+        .iter()
+        .map(|field| new_null_array(field.data_type(), 1))
+        .collect();
+    // A union's children cannot be told from rows of nulls, and Parquet does not take it.
+    let union = |field: &FieldRef| matches!(field.data_type(), DataType::Union(..));
+    if fields.iter().any(union) {
+        return false;
     }
-    Ok(())
+    let row = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
+    row.is_ok_and(|row| to_parquet(&[row]).is_ok())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::cursor::{Cursor, syntax};
 use super::target::{self, Target};
 use crate::error::Refusal;
 use crate::sql::parse::Reader;
-use crate::sql::tokens::{is, place, text_of};
+use crate::sql::tokens::{is, place, text_from};
 
 /// What is written where the query is missing or is none.
 const FORM: &str = "write CREATE STREAMING TABLE name AS SELECT …";
@@ -68,8 +68,8 @@ pub(super) fn create(
         options,
         target,
         query: query(body, reader)?,
-        text: text_of(reader.text, body),
-        statement: text_of(reader.text, cursor.all()),
+        text: text_of(reader, body),
+        statement: text_of(reader, cursor.all()),
     })
 }
 
@@ -125,4 +125,12 @@ fn query(body: &[TokenWithSpan], reader: &Reader<'_>) -> Result<DfStatement> {
         FORM,
     )
     .into())
+}
+
+/// What is written from the first of these tokens on.
+fn text_of(reader: &Reader<'_>, tokens: &[TokenWithSpan]) -> String {
+    let first = tokens.first();
+    first.map_or_else(String::new, |first| {
+        text_from(reader.text, first.span.start)
+    })
 }

@@ -1,0 +1,200 @@
+use super::*;
+
+#[tokio::test]
+async fn tables_views_and_schemas_are_there_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    for sql in [
+        "CREATE TABLE t (id BIGINT NOT NULL, k VARCHAR DEFAULT 'none', ts TIMESTAMP, i INTERVAL)",
+        "INSERT INTO t (id, ts) VALUES (1, '2026-10-01T09:05:00')",
+        "CREATE TABLE copied AS SELECT id, [id, 2] AS list, CAST(ts AS TIMESTAMP(0)) AS s FROM t",
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.\"Odd. Name\" (\"A b\" INT)",
+        "INSERT INTO other.\"Odd. Name\" VALUES (7)",
+        "CREATE VIEW v AS SELECT id + 1 AS n FROM t",
+        "CREATE VIEW over AS SELECT n * 10 AS n FROM v",
+        "CREATE OR REPLACE VIEW v AS SELECT id + 5 AS n FROM t",
+        "CREATE TABLE gone (a INT)",
+        "DROP TABLE gone",
+    ] {
+        run(&ctx, sql).await;
+    }
+    let ctx = ctx.reopen().await.unwrap();
+    assert!(ctx.unopened().is_empty());
+    run(&ctx, "INSERT INTO t (id, i) VALUES (2, INTERVAL '1 month')").await;
+    assert!(
+        refused(&ctx, "INSERT INTO t VALUES (NULL, 'a', NULL, NULL)")
+            .await
+            .contains("null")
+    );
+    let ctx = ctx.reopen().await.unwrap();
+    let rows = ["1 none 2026-10-01T09:05:00 NULL", "2 none NULL 1 mons"];
+    assert_eq!(run(&ctx, "SELECT * FROM t").await, rows);
+    assert_eq!(
+        run(&ctx, "SELECT * FROM copied").await,
+        ["1 [1, 2] 2026-10-01T09:05:00"]
+    );
+    assert_eq!(
+        run(&ctx, "SELECT \"A b\" FROM other.\"Odd. Name\"").await,
+        ["7"]
+    );
+    assert_eq!(run(&ctx, "SELECT n FROM v").await, ["6", "7"]);
+    // A view keeps the meaning that its names had.
+    assert_eq!(run(&ctx, "SELECT n FROM over").await, ["20", "30"]);
+    assert!(refused(&ctx, "SELECT * FROM gone").await.contains("gone"));
+    let names = run(&ctx, "SELECT table_name FROM information_schema.tables WHERE table_schema IN ('public', 'other')").await;
+    assert_eq!(names, ["Odd. Name", "copied", "over", "t", "v"]);
+}
+
+#[tokio::test]
+async fn one_process_at_a_time_has_it_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    let error = StreamContext::open(dir.path())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("[DATABASE_IN_USE]"), "{error}");
+    drop(ctx);
+    open(dir.path()).await;
+}
+
+#[tokio::test]
+async fn every_kind_of_state_goes_on_at_any_number_of_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = "FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE";
+    let define = |name: &str, with: &str, select: &str, group: &str| {
+        format!("CREATE STREAMING TABLE {name} {with} AS SELECT {select} {stream} {group}")
+    };
+    let tables = [
+        define(
+            "hop",
+            "",
+            "window.start, k, count(*), sum(v), avg(v)",
+            "GROUP BY window(ts, '10 minutes', '3 minutes'), k",
+        ),
+        define(
+            "ses",
+            "",
+            "session_window.start, session_window.end, k, count(*)",
+            "GROUP BY session_window(ts, '5 minutes'), k",
+        ),
+        define(
+            "upd",
+            "WITH (output_mode = 'update')",
+            "window.start, k, sum(v)",
+            "GROUP BY window(ts, '10 minutes'), k",
+        ),
+        define(
+            "com",
+            "WITH (output_mode = 'complete')",
+            "k, count(*), min(v)",
+            "GROUP BY k",
+        ),
+        define(
+            "lim",
+            "",
+            "window.start, k, median(v)",
+            "GROUP BY window(ts, '4 minutes'), k LIMIT 5",
+        ),
+        format!("CREATE STREAMING TABLE ded AS SELECT DISTINCT ON (v) v, k, ts {stream}"),
+    ];
+    let names = ["hop", "ses", "upd", "com", "lim", "ded"];
+    let inserts: Vec<String> = (0..12)
+        .map(|epoch| {
+            let rows = (0..9).map(|row| {
+                // Out of order, some late, a few without a time.
+                let minute = (epoch * 4 + row * 7 % 11) - if row == 8 { 25 } else { 0 };
+                let time = match (epoch + row) % 13 {
+                    0 => "NULL".to_owned(),
+                    _ => format!("TIMESTAMP '2026-10-01T12:00:00' + INTERVAL '{minute} minutes'"),
+                };
+                format!("({time}, 'k{}', {})", row % 3, (epoch * 5 + row * 3) % 17)
+            });
+            format!(
+                "INSERT INTO t VALUES {}",
+                rows.collect::<Vec<_>>().join(", ")
+            )
+        })
+        .collect();
+    let memory = StreamContext::new().unwrap();
+    let mut kept = open(dir.path()).await;
+    for ctx in [&memory, &kept] {
+        run(ctx, "CREATE TABLE t (ts TIMESTAMP, k VARCHAR, v BIGINT)").await;
+        for table in &tables {
+            run(ctx, table).await;
+        }
+    }
+    for (at, insert) in inserts.iter().enumerate() {
+        drop(kept);
+        kept = open_with(dir.path(), at % 4 + 1).await;
+        for name in names {
+            let refresh = format!("REFRESH STREAMING TABLE {name}");
+            let shown = format!("SELECT * FROM {name}");
+            if at % 2 == 0 {
+                // What was inserted by the process before.
+                assert_eq!(
+                    run(&kept, &refresh).await,
+                    run(&memory, &refresh).await,
+                    "{name} at {at}"
+                );
+            }
+            let (one, other) = (run(&kept, &shown).await, run(&memory, &shown).await);
+            match name {
+                "lim" => assert_eq!(one.len(), other.len()),
+                _ => assert_eq!(one, other, "{name} at {at}"),
+            }
+        }
+        for ctx in [&memory, &kept] {
+            run(ctx, insert).await;
+        }
+    }
+    let figures = "SELECT epoch, input_rows, late_rows, null_rows, open_rows FROM progress('hop')";
+    assert_eq!(run(&kept, figures).await, run(&memory, figures).await);
+    assert_eq!(run(&kept, "SELECT count(*) FROM lim").await, ["5"]);
+}
+
+#[tokio::test]
+async fn a_schema_that_is_dropped_is_gone_with_its_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    run(&ctx, "CREATE SCHEMA s").await;
+    run(&ctx, "CREATE TABLE s.t (a INT)").await;
+    run(&ctx, "DROP SCHEMA s CASCADE").await;
+    let ctx = ctx.reopen().await.unwrap();
+    assert!(ctx.unopened().is_empty());
+    assert!(
+        refused(&ctx, "SELECT * FROM s.t")
+            .await
+            .contains("not found")
+    );
+    run(&ctx, "CREATE SCHEMA s").await;
+}
+
+#[tokio::test]
+async fn many_epochs_leave_few_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
+    run(&ctx, "CREATE STREAMING TABLE q WITH (max_rows_per_epoch = '10') AS SELECT window.start, count(*) AS n \
+         FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE GROUP BY window(ts, '10 minutes')").await;
+    run(
+        &ctx,
+        "INSERT INTO t SELECT to_timestamp_seconds(value), value \
+         FROM generate_series(1, 5000) AS s(value)",
+    )
+    .await;
+    assert_eq!(ctx.refresh("q").await.unwrap().len(), 500);
+    let queries = std::fs::read_dir(dir.path().join("queries")).unwrap();
+    let files: usize = queries
+        .map(|query| std::fs::read_dir(query.unwrap().path()).unwrap().count())
+        .sum();
+    assert!(files < 60, "{files} files");
+    let before = run(&ctx, "SELECT * FROM q").await;
+    let ctx = ctx.reopen().await.unwrap();
+    assert_eq!(run(&ctx, "SELECT * FROM q").await, before);
+    assert_eq!(
+        run(&ctx, "SELECT count(*) FROM progress('q')").await,
+        ["500"]
+    );
+}

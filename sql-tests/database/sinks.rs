@@ -1,0 +1,207 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use tidegate::sink::Sink;
+
+use super::*;
+
+/// Rows by query and epoch; it can be told to fail.
+#[derive(Debug, Default)]
+struct Memory {
+    held: Mutex<BTreeMap<(String, u64), usize>>,
+    fails: Mutex<u32>,
+    calls: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Sink for Memory {
+    async fn begin(&self, query: &str, next: u64) -> Result<()> {
+        self.calls.lock().unwrap().push(format!("begin {next}"));
+        self.held
+            .lock()
+            .unwrap()
+            .retain(|(of, epoch), _| of != query || *epoch < next);
+        Ok(())
+    }
+
+    async fn deliver(
+        &self,
+        query: &str,
+        epoch: u64,
+        _schema: &SchemaRef,
+        rows: &[RecordBatch],
+    ) -> Result<()> {
+        self.calls.lock().unwrap().push(format!("deliver {epoch}"));
+        let mut fails = self.fails.lock().unwrap();
+        if *fails > 0 {
+            *fails -= 1;
+            return Err(DataFusionError::Execution("the sink is full".to_owned()));
+        }
+        let rows = rows.iter().map(RecordBatch::num_rows).sum();
+        self.held
+            .lock()
+            .unwrap()
+            .insert((query.to_owned(), epoch), rows);
+        Ok(())
+    }
+}
+
+impl Memory {
+    fn rows(&self) -> Vec<usize> {
+        self.held.lock().unwrap().values().copied().collect()
+    }
+}
+
+const ROWS: &str = "INSERT INTO t VALUES ('2026-03-02 10:01:00', 1), ('2026-03-02 10:12:00', 2)";
+
+#[tokio::test]
+async fn a_sink_that_fails_gets_the_rows_again_over_a_restart_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let sink = Arc::new(Memory::default());
+    let ctx = open(dir.path()).await;
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
+    let create = "CREATE STREAMING TABLE q WITH (sink = 'mine', max_rows_per_epoch = '1') AS SELECT v FROM STREAM t";
+    assert!(refused(&ctx, create).await.contains("[SINK_NOT_FOUND]"));
+    ctx.register_sink("mine", Arc::clone(&sink) as _);
+    run(&ctx, create).await;
+    run(&ctx, ROWS).await;
+    *sink.fails.lock().unwrap() = 1;
+    assert!(
+        refused(&ctx, "REFRESH STREAMING TABLE q")
+            .await
+            .contains("the sink is full")
+    );
+    // The epoch has committed, its rows wait.
+    *sink.fails.lock().unwrap() = 1;
+    assert!(
+        refused(&ctx, "REFRESH STREAMING TABLE q")
+            .await
+            .contains("the sink is full")
+    );
+    assert!(sink.rows().is_empty());
+    drop(ctx);
+    let session = SessionContext::new();
+    let ctx = StreamContext::open_over(session, dir.path()).await.unwrap();
+    ctx.register_sink("mine", Arc::clone(&sink) as _);
+    ctx.open_rest().await.unwrap();
+    assert!(ctx.unopened().is_empty());
+    assert_eq!(sink.rows(), [1]);
+    ctx.refresh("q").await.unwrap();
+    assert_eq!(sink.rows(), [1, 1]);
+    assert!(
+        refused(&ctx, "SELECT * FROM q")
+            .await
+            .contains("[ROWS_ARE_IN_SINK]")
+    );
+    assert_eq!(run(&ctx, "SELECT * FROM emitted('q')").await, ["2"]);
+}
+
+#[tokio::test]
+async fn in_memory_too_the_rows_of_a_failed_delivery_come_first() {
+    let sink = Arc::new(Memory::default());
+    let ctx = StreamContext::new().unwrap();
+    ctx.register_sink("mine", Arc::clone(&sink) as _);
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE q WITH (sink = 'mine') AS SELECT v FROM STREAM t",
+    )
+    .await;
+    run(&ctx, ROWS).await;
+    *sink.fails.lock().unwrap() = 1;
+    refused(&ctx, "REFRESH STREAMING TABLE q").await;
+    run(&ctx, "INSERT INTO t VALUES (NULL, 3)").await;
+    ctx.refresh("q").await.unwrap();
+    assert_eq!(sink.rows(), [2, 1]);
+    let calls = ["begin 0", "deliver 0", "deliver 0", "deliver 1"];
+    assert_eq!(*sink.calls.lock().unwrap(), calls);
+}
+
+#[tokio::test]
+async fn a_directory_has_each_row_once_and_full_writes_it_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let ctx = open(&dir.path().join("db")).await;
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
+    let create = format!(
+        "CREATE STREAMING TABLE q STORED AS PARQUET LOCATION '{}/' PARTITIONED BY (day) AS SELECT v, CAST(ts AS DATE) AS day FROM STREAM t",
+        out.display()
+    );
+    run(&ctx, &create).await;
+    run(&ctx, ROWS).await;
+    run(&ctx, "INSERT INTO t VALUES ('2026-03-03 00:00:00', 3)").await;
+    ctx.refresh("q").await.unwrap();
+    let rows = ["1 2026-03-02", "2 2026-03-02", "3 2026-03-03"];
+    assert_eq!(run(&ctx, "SELECT v, day FROM q").await, rows);
+    let ctx = ctx.reopen().await.unwrap();
+    run(&ctx, "INSERT INTO t VALUES ('2026-03-03 00:00:00', 4)").await;
+    ctx.refresh("q").await.unwrap();
+    assert_eq!(
+        run(&ctx, "SELECT v FROM q WHERE day = '2026-03-03'").await,
+        ["3", "4"]
+    );
+    assert_eq!(
+        run(&ctx, "SELECT rows FROM (SELECT count(*) AS rows FROM q)").await,
+        ["4"]
+    );
+    run(&ctx, "REFRESH STREAMING TABLE q FULL").await;
+    assert_eq!(run(&ctx, "SELECT count(*), sum(v) FROM q").await, ["4 10"]);
+    run(&ctx, &create.replace("CREATE", "CREATE OR REPLACE")).await;
+    assert_eq!(run(&ctx, "SELECT count(*) FROM q").await, ["0"]);
+    // Another table does not write among its files.
+    ctx.refresh("q").await.unwrap();
+    let error = refused(&ctx, &create.replace("TABLE q", "TABLE r")).await;
+    assert!(error.contains("[LOCATION_NOT_EMPTY]"), "{error}");
+}
+
+#[tokio::test]
+async fn a_source_that_gives_its_rows_once_is_refused_unless_the_loss_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = SessionContext::new();
+    let batch = RecordBatch::try_from_iter([(
+        "v",
+        Arc::new(datafusion::arrow::array::Int64Array::from(vec![1])) as _,
+    )])
+    .unwrap();
+    let once = Once(Mutex::new(Some(batch.clone())), batch.schema());
+    let table = datafusion::catalog::streaming::StreamingTable::try_new(
+        batch.schema(),
+        vec![Arc::new(once)],
+    )
+    .unwrap();
+    session.register_table("t", Arc::new(table)).unwrap();
+    let ctx = StreamContext::open_over(session, dir.path()).await.unwrap();
+    run(&ctx, "CREATE STREAMING TABLE q AS SELECT v FROM STREAM t").await;
+    let error = refused(&ctx, "REFRESH STREAMING TABLE q").await;
+    assert!(error.contains("[SOURCE_CANNOT_REPLAY]"), "{error}");
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE r WITH (accept_loss = 'true') AS SELECT v FROM STREAM t",
+    )
+    .await;
+    ctx.refresh("r").await.unwrap();
+    assert_eq!(run(&ctx, "SELECT * FROM r").await, ["1"]);
+}
+
+/// A partition whose rows can be asked for once.
+#[derive(Debug)]
+struct Once(Mutex<Option<RecordBatch>>, SchemaRef);
+
+impl PartitionStream for Once {
+    fn schema(&self) -> &SchemaRef {
+        &self.1
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let rows = self.0.lock().unwrap().take();
+        let rows = futures::stream::iter(rows.map(Ok));
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.1), rows))
+    }
+}
