@@ -168,3 +168,69 @@ async fn a_file_cut_by_an_epoch_goes_on_where_it_was() {
         ["100 4950"]
     );
 }
+
+/// `TIDEGATE_TINY_FILES=100000 cargo test --release --test database tiny -- --nocapture` is the long form.
+#[tokio::test]
+async fn tiny_files_are_each_read_once_over_restarts() {
+    let count = std::env::var("TIDEGATE_TINY_FILES").ok();
+    let count: u32 = count.map_or(1_000, |count| count.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("in");
+    fs::create_dir(&input).unwrap();
+    let write = |at: u32| {
+        let line = format!("{},{at}\n", 1_772_445_600 + u64::from(at));
+        fs::write(input.join(format!("{at:06}.csv")), line).unwrap();
+    };
+    (0..count).for_each(write);
+    let mut ctx = open(&dir.path().join("db")).await;
+    run(&ctx, &format!("CREATE EXTERNAL TABLE t (ts TIMESTAMP(0), v BIGINT) STORED AS CSV LOCATION '{}/' OPTIONS ('format.has_header' 'false')", input.display())).await;
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE q WITH (max_files_per_epoch = '100') AS SELECT v FROM STREAM t",
+    )
+    .await;
+    let began = std::time::Instant::now();
+    ctx.refresh("q").await.unwrap();
+    println!("{count} files in {:?}", began.elapsed());
+    // Renamed files are other files; removed ones are not missed.
+    fs::rename(input.join("000000.csv"), input.join("renamed.csv")).unwrap();
+    fs::remove_file(input.join("000001.csv")).unwrap();
+    write(count);
+    ctx = ctx.reopen().await.unwrap();
+    let epochs = ctx.refresh("q").await.unwrap();
+    let rows: u64 = epochs.iter().map(|epoch| epoch.input_rows).sum();
+    assert_eq!(rows, 2);
+    let all = u64::from(count);
+    let expected = format!("{} {}", all + 2, all * (all + 1) / 2);
+    assert_eq!(
+        run(&ctx, "SELECT count(*), sum(v) FROM q").await,
+        [expected]
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_is_still_being_written_is_an_error_and_the_file_is_read_when_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("in.json");
+    fs::write(&file, "{\"v\":1}\n{\"v\":2}\n{\"v\"").unwrap();
+    let ctx = open(&dir.path().join("db")).await;
+    run(
+        &ctx,
+        &format!(
+            "CREATE EXTERNAL TABLE t (v BIGINT) STORED AS JSON LOCATION '{}'",
+            file.display()
+        ),
+    )
+    .await;
+    run(&ctx, "CREATE STREAMING TABLE q AS SELECT v FROM STREAM t").await;
+    let error = refused(&ctx, "REFRESH STREAMING TABLE q").await;
+    assert!(
+        error.contains("in.json") && error.contains("line 3"),
+        "{error}"
+    );
+    let ctx = ctx.reopen().await.unwrap();
+    assert!(run(&ctx, "SELECT * FROM q").await.is_empty());
+    fs::write(&file, "{\"v\":1}\n{\"v\":2}\n{\"v\":3}\n").unwrap();
+    ctx.refresh("q").await.unwrap();
+    assert_eq!(run(&ctx, "SELECT * FROM q").await, ["1", "2", "3"]);
+}
