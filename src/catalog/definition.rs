@@ -25,7 +25,7 @@ use crate::sql::{CreateStreamingTable, Target};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -34,6 +34,7 @@ const OPTIONS: [&str; 8] = [
     "on_bad_record",
     "checkpoints_kept",
     "accept_loss",
+    "poll_interval",
 ];
 
 impl TableOptions {

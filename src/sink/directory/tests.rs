@@ -11,8 +11,8 @@ use datafusion::prelude::SessionContext;
 use futures::executor::block_on;
 
 use super::*;
-use crate::disk::sim::Fault;
 use crate::disk::sim::Crash;
+use crate::disk::sim::Fault;
 use crate::disk::{LocalDisk, SimDisk};
 use crate::error::refusal;
 
