@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -82,15 +83,27 @@ impl Shell {
     ///
     /// # Errors
     /// - [`End::Failed`], when the database cannot be opened, or signals cannot be listened to
+    /// - [`End::Interrupted`], [`End::Terminated`], when a signal came first
     pub(crate) async fn new(options: &Options, interactive: bool) -> Result<Self, End> {
         let signals = Signals::listen().map_err(|error| {
             note(format_args!("error: cannot listen to signals: {error}"));
             End::Failed
         })?;
-        let context = context(options).await.map_err(|error| {
-            note(crate::error::render("", &error));
-            End::Failed
-        })?;
+        let mut interrupts = signals.interrupts(false);
+        // A task of its own: a database may be long in opening, and signals are heard meanwhile.
+        let opening = tokio::spawn(context(options.data_dir.clone(), options.memory_limit));
+        let opened = tokio::select! {
+            biased;
+            () = signals.terminated() => return Err(End::Terminated),
+            opened = opening => opened,
+            () = interrupts.next() => return Err(End::Interrupted),
+        };
+        let context = opened
+            .unwrap_or_else(|broken| Err(DataFusionError::ExecutionJoin(Box::new(broken))))
+            .map_err(|error| {
+                note(crate::error::render("", &error));
+                End::Failed
+            })?;
         for unopened in context.unopened() {
             note(format_args!("{} could not be opened:", unopened.name));
             note(crate::error::render("", &unopened.error));
@@ -154,11 +167,13 @@ impl Shell {
         &self,
         work: impl Future<Output = T>,
     ) -> Result<T, End> {
+        // At a prompt Ctrl-C cancels what it sees, and a script is over with the first.
+        let mut interrupts = self.signals.interrupts(self.interactive);
         tokio::select! {
             biased;
             () = self.signals.terminated() => Err(End::Terminated),
             done = work => Ok(done),
-            Ok(()) = tokio::signal::ctrl_c() => Err(End::Interrupted),
+            () = interrupts.next() => Err(End::Interrupted),
         }
     }
 
@@ -205,7 +220,7 @@ impl Shell {
     /// - [`End::Failed`], when a query that was started has failed
     pub(crate) async fn serve(&mut self) -> Result<(), End> {
         let mut changes = self.context.status_changes();
-        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        let mut interrupts = self.signals.interrupts(false);
         let mut announced = self.quiet;
         loop {
             changes.mark_unchanged();
@@ -223,7 +238,7 @@ impl Shell {
             tokio::select! {
                 biased;
                 () = self.signals.terminated() => break,
-                _ = &mut interrupted => break,
+                () = interrupts.next() => break,
                 Ok(()) = changes.changed() => {}
             }
         }
@@ -310,18 +325,21 @@ impl fmt::Display for Report {
 }
 
 /// A session with what a person at a prompt expects of one.
-async fn context(options: &Options) -> DataFusionResult<StreamContext> {
+async fn context(
+    data_dir: Option<PathBuf>,
+    memory_limit: Option<usize>,
+) -> DataFusionResult<StreamContext> {
     let mut config = SessionConfig::new().with_information_schema(true);
     // Errors show their place in the text.
     config.options_mut().sql_parser.collect_spans = true;
     // An empty cell could be an empty string.
     "NULL".clone_into(&mut config.options_mut().format.null);
     let mut runtime = RuntimeEnvBuilder::new();
-    if let Some(limit) = options.memory_limit {
+    if let Some(limit) = memory_limit {
         runtime = runtime.with_memory_limit(limit, 1.0);
     }
     let session = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
-    match &options.data_dir {
+    match data_dir {
         Some(dir) => StreamContext::open_over(session, dir).await,
         None => StreamContext::over(session),
     }
