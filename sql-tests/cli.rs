@@ -6,6 +6,7 @@
 //! | failures | lost output before a failure, wrong exit codes, errors without a place |
 //! | inputs | statements lost or run twice between -c, -f and stdin |
 //! | streams | a streaming query that does not end with its input |
+//! | services | a program that ends before its started queries, or not with a signal, or leaves a lock or rows |
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +16,8 @@
 )]
 
 use std::io::{BufRead, BufReader, Read, Write};
+#[cfg(unix)]
+use std::process::{Child, ChildStdin, ChildStdout};
 use std::process::{Command, Output, Stdio};
 
 /// The binary, with nothing of the user's own.
@@ -295,4 +298,148 @@ GROUP BY window(event_time, '1 hour');"
         stdout(&output),
         "window,orders\n\"{start: 2026-10-01T11:00:00, end: 2026-10-01T12:00:00}\",1\n"
     );
+}
+
+/// A program that reads statements from a pipe, on a directory.
+#[cfg(unix)]
+struct Service {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+#[cfg(unix)]
+impl Service {
+    fn start(folder: &std::path::Path, script: &str) -> Self {
+        let folder = folder.to_str().unwrap();
+        let mut child = tidegate(&["--format", "ndjson", "--data-dir", folder])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(script.as_bytes()).unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            child,
+            stdin,
+            stdout,
+        }
+    }
+
+    /// Asks again and again until the answer is this line.
+    fn ask_until(&mut self, sql: &str, line: &str) {
+        let mut answer = String::new();
+        while answer.trim_end() != line {
+            writeln!(self.stdin, "{sql};").unwrap();
+            answer.clear();
+            assert!(self.stdout.read_line(&mut answer).unwrap() > 0);
+        }
+    }
+
+    /// Ends the script, waits until the program says that it stays, and sends it a signal. What it told since,
+    /// and its exit code.
+    fn end_with(self, signal: &str) -> (String, Option<i32>) {
+        let Self {
+            mut child, stdin, ..
+        } = self;
+        drop(stdin);
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("running; ") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).unwrap() > 0);
+        }
+        send(&child, signal);
+        let mut told = String::new();
+        stderr.read_to_string(&mut told).unwrap();
+        (told, child.wait().unwrap().code())
+    }
+}
+
+#[cfg(unix)]
+fn send(child: &Child, signal: &str) {
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args([signal, &id]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[cfg(unix)]
+const STARTED: &str = "\
+CREATE STREAMING TABLE hourly AS
+SELECT window.start AS hour, sum(amount) AS revenue
+FROM STREAM orders WATERMARK event_time DELAY OF INTERVAL 1 HOUR
+GROUP BY window(event_time, '1 hour');
+ALTER STREAMING TABLE hourly START;
+";
+
+#[cfg(unix)]
+#[test]
+fn a_service_stays_until_a_signal_ends_it_and_its_rows_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = "SELECT count(*) AS n FROM hourly";
+    let mut service = Service::start(folder.path(), &format!("{ORDERS}{STARTED}"));
+    service.ask_until(count, "{\"n\":1}");
+    assert_eq!(service.end_with("-TERM"), (String::new(), Some(0)));
+    // The next one opens the same directory; nothing runs there until it is started again.
+    let more = "ALTER STREAMING TABLE hourly START;
+INSERT INTO orders VALUES ('2026-10-01T15:00:00', 1.0);\n";
+    let mut service = Service::start(folder.path(), more);
+    service.ask_until(count, "{\"n\":2}");
+    assert_eq!(service.end_with("-INT"), (String::new(), Some(0)));
+    let output = run(
+        &[
+            "--format",
+            "csv",
+            "--data-dir",
+            folder.path().to_str().unwrap(),
+        ],
+        "SELECT * FROM hourly ORDER BY hour;\n",
+    );
+    assert_code(&output, 0);
+    assert_eq!(
+        stdout(&output),
+        "hour,revenue\n2026-10-01T09:00:00,4.0\n2026-10-01T11:00:00,4.0\n"
+    );
+}
+
+#[test]
+fn a_service_whose_query_fails_says_so() {
+    let script = "CREATE TABLE t (v BIGINT); INSERT INTO t VALUES (2);
+CREATE STREAMING TABLE q AS SELECT 1 / (v - 2) AS n FROM STREAM t;
+ALTER STREAMING TABLE q START;";
+    let output = run(&["-q", "-c", script], "");
+    assert_code(&output, 1);
+    let told = stderr(&output);
+    assert!(
+        told.starts_with("error: q is not refreshed any more: "),
+        "{told}"
+    );
+    assert!(told.contains("zero"), "{told}");
+}
+
+#[test]
+fn a_query_that_was_stopped_keeps_nobody() {
+    let script = "CREATE TABLE t (v BIGINT); CREATE STREAMING TABLE q AS SELECT v FROM STREAM t;
+ALTER STREAMING TABLE q START EVERY INTERVAL 1 DAY; ALTER STREAMING TABLE q STOP;";
+    assert_code(&run(&["-c", script], ""), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_cancels_a_statement_and_has_a_code_of_its_own() {
+    let sql = format!("{ORDERS}{STARTED}SELECT * FROM generate_series(1, 100000000000)");
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        let mut child = tidegate(&["--format", "csv", "-c", &sql])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
+        send(&child, signal);
+        std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+    }
 }

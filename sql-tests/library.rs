@@ -1,5 +1,5 @@
 //! The library as an application uses it: endless inputs, sessions of one's own, functions of one's
-//! own, failures and what is left after them.
+//! own, failures and what is left after them; queries that run by themselves.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,6 +7,9 @@
     clippy::panic,
     reason = "a test stops at the first surprise"
 )]
+
+#[path = "library/started.rs"]
+mod started;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -76,6 +76,13 @@ const CHECKPOINTS: NonZeroUsize = match NonZeroUsize::new(2) {
     None => NonZeroUsize::MIN,
 };
 
+/// Milliseconds between two looks at a source that does not tell when something arrives, unless it is said:
+/// a person does not notice, and planning a refresh takes a few of them.
+const POLL: NonZeroUsize = match NonZeroUsize::new(1_000) {
+    Some(second) => second,
+    None => NonZeroUsize::MIN,
+};
+
 settings! {
     /// What an ad-hoc SELECT does when its input ends: `close` closes every window, `hold` ends without closing.
     end_of_input: EndOfInput = EndOfInput::Close,
@@ -95,6 +102,8 @@ settings! {
     checkpoints_kept: NonZeroUsize = CHECKPOINTS,
     /// Whether a streaming table that is kept on disk may read a source that gives its rows only once.
     accept_loss: bool = false,
+    /// Milliseconds between two looks at sources that do not tell when something arrives, such as directories.
+    poll_interval: NonZeroUsize = POLL,
 }
 
 impl ConfigExtension for TidegateOptions {

@@ -3,9 +3,13 @@
 mod database;
 mod define;
 mod guards;
+mod started;
 mod streaming;
+mod ticker;
+mod triggers;
 
 pub use database::Unopened;
+pub use ticker::Ticker;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -33,6 +37,7 @@ use futures::future::BoxFuture;
 use sqlparser::dialect::dialect_from_str;
 use tokio::sync::watch;
 
+use self::started::{Home, Started};
 use crate::catalog::{
     Database, EmittedFunction, Entry, Kind, ProgressFunction, StreamingTable, StreamingTables,
     UnboundedTables, unknown,
@@ -85,6 +90,10 @@ pub struct StreamContext {
     unopened: Arc<Mutex<Vec<Unopened>>>,
     /// Sinks of the application, by name.
     sinks: Arc<RwLock<HashMap<String, Arc<dyn Sink>>>>,
+    /// What a query that was started needs while it refreshes.
+    home: Arc<Home>,
+    /// Those queries.
+    started: Arc<Started>,
 }
 
 impl fmt::Debug for StreamContext {
@@ -122,15 +131,23 @@ impl StreamContext {
         session.register_udaf(AggregateUDF::from(CheckedSum::default()));
         session.register_udtf("progress", Arc::new(ProgressFunction(Arc::clone(&tables))));
         session.register_udtf("emitted", Arc::new(EmittedFunction(Arc::clone(&tables))));
+        let unbounded: Arc<UnboundedTables> = Arc::default();
+        let home = Home {
+            session: session.clone(),
+            tables: Arc::clone(&tables),
+            unbounded: Arc::clone(&unbounded),
+        };
         Ok(Self {
             session,
             tables,
-            unbounded: Arc::default(),
+            unbounded,
             live,
             database: None,
             outside: true,
             unopened: Arc::default(),
             sinks: Arc::default(),
+            home: Arc::new(home),
+            started: Arc::default(),
         })
     }
 
@@ -223,7 +240,7 @@ impl StreamContext {
     }
 
     /// Reads what has arrived into a streaming table, in epochs; returns their records. At least one
-    /// epoch runs.
+    /// epoch runs. Refreshes of one table run one after the other, also where its query was started.
     ///
     /// # Errors
     /// - there is no such streaming table
@@ -256,12 +273,14 @@ impl StreamContext {
     pub fn outlook<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Lines>> {
         async move {
             let table = self.streaming_table(&TableReference::parse_str(name))?;
-            table.outlook(&self.session.state()).await
+            let status = self.started.status(table.name());
+            table.outlook(&self.session.state(), status).await
         }
         .boxed()
     }
 
-    /// Figures of the query that is running now.
+    /// Figures of the query that is running now for whoever waits for it: of a statement or a refresh, not
+    /// of one that was started ([`start`](Self::start)).
     pub fn live(&self) -> watch::Receiver<Live> {
         self.live.0.subscribe()
     }

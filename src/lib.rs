@@ -79,5 +79,5 @@ pub mod time;
 /// What most programs need.
 pub mod prelude {
     pub use crate::context::StreamContext;
-    pub use crate::query::EpochProgress;
+    pub use crate::query::{EpochProgress, QueryStatus};
 }

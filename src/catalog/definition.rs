@@ -25,7 +25,7 @@ use crate::sql::{CreateStreamingTable, Target};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 10] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -35,6 +35,7 @@ const OPTIONS: [&str; 9] = [
     "checkpoints_kept",
     "accept_loss",
     SINK,
+    "poll_interval",
 ];
 
 /// The option that names a sink of the application; it is no setting of a session.

@@ -21,5 +21,5 @@ pub use outlet::{application_outlet, directory_outlet};
 pub use records::{outlook_batch, progress_batch, refresh_batch};
 pub use registry::StreamingTables;
 pub use replace_table::ReplaceTable;
-pub use streaming_table::{Outlet, StreamingTable};
+pub use streaming_table::{Awaiting, Outlet, StreamingTable};
 pub use unbounded::UnboundedTables;

@@ -1,13 +1,16 @@
 //! A streaming table: a query, what it keeps, and its result.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, TableReference, internal_err};
 use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use futures::TryStreamExt;
+use tokio::sync::watch;
 
 use super::damaged_table::DamagedTable;
 use super::definition::Definition;
@@ -17,9 +20,12 @@ use super::unbounded::UnboundedTables;
 use crate::checkpoint::{Checkpoint, Restored};
 use crate::config::OutputMode;
 use crate::error::Refusal;
-use crate::query::{Attached, EpochProgress, EpochSink, Lines, RunState, Standing, home, short};
+use crate::query::{
+    Attached, EpochProgress, EpochSink, Lines, LiveSender, Orders, QueryStatus, RunState, Standing,
+    home, short,
+};
 use crate::sink::Sink;
-use crate::source::{AppendLog, AppendTable, ReadEnv, Unread};
+use crate::source::{AppendLog, AppendTable, Awaited, Cursor, ReadEnv, Unread};
 
 /// A named result kept up to date by a streaming query.
 #[derive(Debug)]
@@ -45,6 +51,15 @@ pub struct Outlet {
     pub location: Option<String>,
     /// What reads them.
     pub provider: Arc<dyn TableProvider>,
+}
+
+/// What a query that was started waits for between two runs. It keeps neither tables nor a session.
+#[derive(Debug)]
+pub struct Awaiting {
+    /// Rows of append tables, any of them.
+    pub rows: Vec<Awaited>,
+    /// Time until the sources that do not tell when something arrives are looked at again; none if all do.
+    pub poll: Option<Duration>,
 }
 
 impl StreamingTable {
@@ -212,7 +227,7 @@ impl StreamingTable {
     ///
     /// # Errors
     /// - a source cannot be listed
-    pub async fn outlook(&self, state: &SessionState) -> Result<Lines> {
+    pub async fn outlook(&self, state: &SessionState, status: QueryStatus) -> Result<Lines> {
         let unread = self.unread(state).await?;
         let options = self.definition.options.apply(state)?;
         let settings = crate::config::options(options.config_options());
@@ -229,6 +244,7 @@ impl StreamingTable {
             history: &shown.history,
             totals: shown.totals,
             unread,
+            status,
         };
         Ok(standing.lines())
     }
@@ -278,14 +294,75 @@ impl StreamingTable {
         state: &SessionState,
         unbounded: &UnboundedTables,
     ) -> Result<Vec<EpochProgress>> {
-        if let Some(damage) = &self.damage {
-            return Err(damage.clone().into());
+        self.run(state, unbounded, None).await
+    }
+
+    /// Reads what has arrived, in epochs, until the query is told to stop; where nothing has arrived no epoch
+    /// runs. Whoever looks at the session's running query does not see it.
+    ///
+    /// # Errors
+    /// - those of [`refresh`](Self::refresh)
+    pub async fn refresh_as_started(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+        orders: Orders,
+    ) -> Result<()> {
+        self.run(state, unbounded, Some(orders)).await.map(|_| ())
+    }
+
+    /// Refuses to start a query that could not run.
+    ///
+    /// # Errors
+    /// - its checkpoint is damaged; it cannot be planned any more
+    pub async fn try_plan(&self, state: &SessionState, unbounded: &UnboundedTables) -> Result<()> {
+        self.planned(state, unbounded).await.map(|_| ())
+    }
+
+    /// What to wait for until it should be refreshed.
+    ///
+    /// # Errors
+    /// - a setting cannot be what it is
+    pub async fn awaited(&self, state: &SessionState) -> Result<Awaiting> {
+        let state = self.definition.options.apply(state)?;
+        let poll = crate::config::options(state.config_options()).poll_interval;
+        let run = self.run.lock().await;
+        let rows: Vec<Awaited> = run.cursors.values().filter_map(Cursor::awaited).collect();
+        let all_tell = !rows.is_empty() && rows.len() == run.cursors.len();
+        Ok(Awaiting {
+            rows,
+            poll: (!all_tell).then(|| Duration::from_millis(poll.get() as u64)),
+        })
+    }
+
+    /// Waits until no run is under way.
+    pub async fn settled(&self) {
+        drop(self.run.lock().await);
+    }
+
+    /// The plan of its query as the session is now, and the session's state with the table's options.
+    async fn planned(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<(LogicalPlan, SessionState)> {
+        match &self.damage {
+            Some(damage) => Err(damage.clone().into()),
+            None => self
+                .definition
+                .replan(state, unbounded)
+                .await
+                .map_err(without_place),
         }
-        let (plan, state) = self
-            .definition
-            .replan(state, unbounded)
-            .await
-            .map_err(without_place)?;
+    }
+
+    async fn run(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+        orders: Option<Orders>,
+    ) -> Result<Vec<EpochProgress>> {
+        let (plan, state) = self.planned(state, unbounded).await?;
         let settings = crate::config::options(state.config_options());
         let plan = state.create_physical_plan(&plan).await?;
         let sink = Arc::new(Refreshing::new(Arc::clone(&self.result)));
@@ -294,8 +371,14 @@ impl StreamingTable {
             sink: Arc::clone(&sink) as Arc<dyn EpochSink>,
             checkpoint: self.checkpoint.clone(),
             may_lose: settings.accept_loss,
+            orders,
         };
-        let config = state.config().clone().with_extension(Arc::new(attached));
+        let mut config = state.config().clone();
+        if attached.orders.is_some() {
+            // Figures of the statement that a person waits for are not mixed with it.
+            config = config.with_extension(Arc::new(LiveSender(watch::Sender::default())));
+        }
+        let config = config.with_extension(Arc::new(attached));
         let context = TaskContext::from(&state).with_session_config(config);
         let mut rows = execute_stream(plan, Arc::new(context))?;
         while rows.try_next().await?.is_some() {}

@@ -16,7 +16,7 @@ use crate::catalog::{
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::Refusal;
-use crate::query::EpochProgress;
+use crate::query::{EpochProgress, QueryStatus};
 use crate::sql::{CreateStreamingTable, Existing, StreamingStatement, Target};
 
 impl StreamContext {
@@ -26,16 +26,22 @@ impl StreamContext {
             StreamingStatement::Create(create) => self.create_streaming_table(*create).await,
             StreamingStatement::Refresh { name, full } => {
                 if full {
-                    self.begin_anew(&name).await?;
+                    return self.refresh_anew(&name).await;
                 }
                 self.refreshed(&*self.streaming_table(&name)?).await
             }
-            StreamingStatement::Start { .. } | StreamingStatement::Stop { .. } => {
-                datafusion::common::not_impl_err!("not yet")
+            StreamingStatement::Start { name, every } => {
+                self.start_query(&name, every).await?;
+                self.nothing()
+            }
+            StreamingStatement::Stop { name } => {
+                self.stop_query(&name).await?;
+                self.nothing()
             }
             StreamingStatement::Explain(name) => {
                 let table = self.streaming_table(&name)?;
-                let lines = table.outlook(&self.session.state()).await?;
+                let status = self.started.status(table.name());
+                let lines = table.outlook(&self.session.state(), status).await?;
                 self.session.read_batch(outlook_batch(&lines)?)
             }
             StreamingStatement::Describe(name) => {
@@ -45,13 +51,13 @@ impl StreamContext {
             }
             StreamingStatement::Show => self.session.read_batch(self.show_tables()?),
             StreamingStatement::Drop { name, if_exists } => {
-                self.drop_streaming_table(&name, if_exists)
+                self.drop_streaming_table(&name, if_exists).await
             }
         }
     }
 
     /// Refreshes a table; the records as rows.
-    async fn refreshed(&self, table: &StreamingTable) -> Result<DataFrame> {
+    pub(super) async fn refreshed(&self, table: &StreamingTable) -> Result<DataFrame> {
         let records = table
             .refresh(&self.session.state(), &self.unbounded)
             .await?;
@@ -86,6 +92,7 @@ impl StreamContext {
         }
         if self.tables.get(&name).is_some() {
             self.refuse_if_read(&create.name, "replace")?;
+            self.started.forget(&name).await;
         }
         let table = self.make_anew(&create.name, definition, None).await?;
         if create.existing == Existing::Refresh {
@@ -173,16 +180,14 @@ impl StreamContext {
         Ok(table)
     }
 
-    /// `REFRESH … FULL`: the table as it was defined, without anything that it has read.
-    async fn begin_anew(&self, name: &TableReference) -> Result<()> {
+    /// The table as it was defined, without anything that it has read. Its query does not run.
+    pub(super) async fn begin_anew(&self, name: &TableReference) -> Result<Arc<StreamingTable>> {
         let table = self.streaming_table(name)?;
-        self.refuse_if_read(name, "begin anew")?;
         let database = self.database.as_ref();
         let location = database.and_then(|database| database.entry(table.name())?.location);
         let location = location.or_else(|| table.location());
         self.make_anew(name, table.definition().clone(), location)
-            .await?;
-        Ok(())
+            .await
     }
 
     /// `OR REFRESH` with another query: it goes on with the state that there is, if that is of the same form.
@@ -265,7 +270,11 @@ impl StreamContext {
         }
     }
 
-    fn drop_streaming_table(&self, name: &TableReference, if_exists: bool) -> Result<DataFrame> {
+    async fn drop_streaming_table(
+        &self,
+        name: &TableReference,
+        if_exists: bool,
+    ) -> Result<DataFrame> {
         let resolved = self.resolve(name);
         if self.tables.get(&resolved).is_none() {
             return if if_exists {
@@ -275,6 +284,7 @@ impl StreamContext {
             };
         }
         self.refuse_if_read(name, "drop")?;
+        self.started.forget(&resolved).await;
         if let Some(database) = &self.database {
             database.remove(&resolved)?;
         }
@@ -298,6 +308,10 @@ impl StreamContext {
                 last.iter().map(|last| last.as_ref().map_or(0, of)),
             ))
         };
+        let statuses: Vec<QueryStatus> = tables
+            .iter()
+            .map(|table| self.started.status(table.name()))
+            .collect();
         let rows = UInt64Array::from_iter_values(tables.iter().map(|table| table.rows()));
         let watermarks = StringArray::from_iter(
             last.iter()
@@ -324,6 +338,20 @@ impl StreamContext {
                 "query",
                 text(&|table| table.definition().text.clone()),
                 false,
+            ),
+            (
+                "status",
+                Arc::new(StringArray::from_iter_values(
+                    statuses.iter().map(ToString::to_string),
+                )),
+                false,
+            ),
+            (
+                "error",
+                Arc::new(StringArray::from_iter(
+                    statuses.iter().map(QueryStatus::error),
+                )),
+                true,
             ),
         ])?)
     }

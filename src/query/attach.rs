@@ -7,10 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::progress::EpochProgress;
 use super::saved::SourceAt;
+use super::trigger::Orders;
 use crate::checkpoint::{Checkpoint, Piece, Restored};
 use crate::source::Cursor;
 use crate::state::{Observed, QueryState};
@@ -113,9 +114,24 @@ pub struct Attached {
     pub checkpoint: Option<Arc<Checkpoint>>,
     /// Whether rows of a source that cannot give them again may be lost with a failure.
     pub may_lose: bool,
+    /// What the query was told that the run is one of; none for a run that was asked for by itself. With
+    /// them an epoch runs only where something has arrived, and none begins when the query is to stop.
+    pub orders: Option<Orders>,
 }
 
 impl Attached {
+    /// Waits until no other run of the query is under way; none if the query is to stop meanwhile.
+    pub(super) async fn turn(&self) -> Option<MutexGuard<'_, RunState>> {
+        match &self.orders {
+            None => Some(self.run.lock().await),
+            Some(orders) => tokio::select! {
+                biased;
+                () = orders.stopped() => None,
+                state = self.run.lock() => Some(state),
+            },
+        }
+    }
+
     /// Reads the state again if memory is ahead of the checkpoint, and hands on what has not arrived.
     ///
     /// # Errors

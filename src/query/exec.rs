@@ -145,7 +145,10 @@ impl ExecutionPlan for StreamQueryExec {
         };
         builder.spawn(async move {
             match attached {
-                Some(attached) => run.run(&mut *attached.run.lock().await).await,
+                Some(attached) => match attached.turn().await {
+                    Some(mut state) => run.run(&mut state).await,
+                    None => Ok(()),
+                },
                 None => run.run(&mut RunState::default()).await,
             }
         });

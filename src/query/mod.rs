@@ -18,6 +18,7 @@ mod run;
 mod saved;
 mod show;
 mod sources;
+mod trigger;
 
 pub use attach::{Attached, EpochSink, RunState};
 pub use exec::{QueryPlanner, StreamQueryExec};
@@ -27,3 +28,4 @@ pub use run::LiveSender;
 pub use saved::SourceAt;
 pub use show::show_instant;
 pub use sources::{home, short};
+pub use trigger::{Orders, QueryStatus, Trigger};

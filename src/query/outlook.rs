@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::progress::{ClauseProgress, EpochProgress};
 use super::show::show_instant;
+use super::trigger::QueryStatus;
 use crate::config::{OutputMode, WatermarkPolicy};
 use crate::source::Unread;
 use crate::time::Instant;
@@ -62,6 +63,8 @@ pub struct Standing<'a> {
     pub totals: Totals,
     /// What has arrived and was not read, by source; none while a refresh reads it.
     pub unread: Option<Vec<(String, Unread)>>,
+    /// Whether it refreshes by itself.
+    pub status: QueryStatus,
 }
 
 /// An answer in lines: what is asked, and the answer.
@@ -70,7 +73,13 @@ pub type Lines = Vec<(&'static str, String)>;
 impl Standing<'_> {
     /// The answer, a line a question, in an order in which one would ask.
     pub fn lines(&self) -> Lines {
-        let mut lines = vec![("watermark", self.watermark())];
+        let mut lines = Vec::new();
+        match &self.status {
+            QueryStatus::Stopped => {}
+            QueryStatus::Running => lines.push(("status", "running".to_owned())),
+            QueryStatus::Failed(error) => lines.push(("status", format!("failed: {error}"))),
+        }
+        lines.push(("watermark", self.watermark()));
         lines.extend(self.holders().into_iter().map(|held| ("held by", held)));
         lines.push(("next to close", self.next_to_close()));
         if let Some(row) = self.closing_row() {
@@ -247,7 +256,16 @@ impl Standing<'_> {
             state_rows_removed,
             ..
         } = self.totals;
-        let refresh = format!("REFRESH STREAMING TABLE {}", self.name);
+        let refresh = match &self.status {
+            QueryStatus::Stopped => format!("REFRESH STREAMING TABLE {}", self.name),
+            QueryStatus::Running => "wait for the refresh that follows".to_owned(),
+            QueryStatus::Failed(_) => {
+                return format!(
+                    "mend what the error says, then ALTER STREAMING TABLE {} START",
+                    self.name
+                );
+            }
+        };
         if self.unread.is_none() {
             return "wait for the refresh that is running".to_owned();
         }

@@ -16,6 +16,7 @@ use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
 use super::sources::{SourceUse, finish, given, home, open_cursors, take, wait};
+use super::trigger::Orders;
 use crate::config::{EndOfInput, OutputMode, TidegateOptions, WatermarkPolicy, options};
 use crate::error::Refusal;
 use crate::physical::Inputs;
@@ -58,8 +59,9 @@ impl Drop for LiveGuard {
 
 impl Run {
     /// Runs epochs until there is nothing more to read. A streaming table reads what is there and
-    /// runs at least one epoch; a query with a reader goes on as long as an endless source may give
-    /// more, and closes every window when its input has ended.
+    /// runs at least one epoch, unless its query was started: then none where nothing has arrived. A query
+    /// with a reader goes on as long as an endless source may give more, and closes every window when its
+    /// input has ended.
     ///
     /// # Errors
     /// - those of the sources and the plan; the epoch that failed is undone
@@ -80,8 +82,8 @@ impl Run {
         };
         let table = matches!(self.output, Output::Table(_));
         let mut rows = 0;
-        let mut idle_epoch = table;
-        loop {
+        let mut idle_epoch = table && self.orders().is_none();
+        while !self.orders().is_some_and(Orders::is_stopped) {
             let mut watch = Stopwatch::start(state.began);
             // In complete mode it must be known before whether the epoch is the last one.
             let feeds = self.mode != OutputMode::Complete;
@@ -116,6 +118,14 @@ impl Run {
         }
         state.close_readers();
         Ok(())
+    }
+
+    /// What a streaming table's query was told that was started.
+    fn orders(&self) -> Option<&Orders> {
+        match &self.output {
+            Output::Table(table) => table.orders.as_ref(),
+            Output::Reader(_) => None,
+        }
     }
 
     /// Refuses a source that cannot give rows again where a checkpoint counts on it.

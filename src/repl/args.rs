@@ -47,8 +47,10 @@ pub(crate) enum Request {
 /// SQL with event-time watermarks and streaming windows, on Apache DataFusion.
 ///
 /// Without -c and -f: a prompt, or the statements on stdin when that is not a terminal.
-/// Data goes to stdout, everything else to stderr.
-/// Exit codes: 0; 1, a statement failed; 2, wrong usage or an unreadable file; 130, interrupted.
+/// Data goes to stdout, everything else to stderr. Behind -c, -f and stdin it stays while a query runs that
+/// ALTER STREAMING TABLE name START has started; SIGINT and SIGTERM are then its ordinary end.
+/// Exit codes: 0; 1, a statement or a started query failed; 2, wrong usage or an unreadable file;
+/// 130, interrupted; 143, terminated.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, args_conflicts_with_subcommands = true)]
 struct Args {

@@ -8,11 +8,13 @@ use rustyline::config::{Behavior, CompletionType};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{Config, Editor};
+use tokio::sync::oneshot;
 
 use super::console::note;
 use super::helper::Assistant;
 use super::names::Names;
 use super::session::{End, Shell};
+use super::signals::Terminal;
 use super::source::Input;
 use super::{commands, highlight, script};
 
@@ -24,12 +26,16 @@ const HISTORY: usize = 10_000;
 
 type Prompt = Editor<Assistant, DefaultHistory>;
 
+/// The editor back, and what was entered.
+type Answer = (Prompt, Result<String, ReadlineError>);
+
 /// Reads and runs entries until Ctrl-D, `.quit`, or the loss of the terminal.
 ///
 /// # Errors
 /// - [`End::Quit`], when `.quit`
 /// - [`End::Hangup`], when the reader of stdout has gone
 /// - [`End::Unreadable`], when the terminal cannot be read
+/// - [`End::Terminated`], when SIGTERM
 pub(crate) async fn run(shell: &mut Shell) -> Result<(), End> {
     let colours = highlight::is_wanted();
     let mut editor = editor(colours).map_err(|error| unusable(&error))?;
@@ -42,16 +48,29 @@ pub(crate) async fn run(shell: &mut Shell) -> Result<(), End> {
         true => highlight::prompt(PROMPT),
         false => PROMPT.to_owned(),
     };
+    let terminal = Terminal::now();
     loop {
+        shell.tell_failures();
         if let Some(assistant) = editor.helper_mut() {
             assistant.names = Names::of(&shell.context).await;
         }
-        // Blocks this thread, which `main` has for itself; the runtime's workers go on.
-        match editor.readline(&(PROMPT, &styled)) {
+        let asked = ask(editor, styled.clone())?;
+        let Ok(asked) = shell.unless_terminated(asked).await else {
+            // The editor is left as it waits for a key.
+            terminal.restore();
+            note("terminated");
+            return Err(End::Terminated);
+        };
+        let Ok((back, entry)) = asked else {
+            note("error: the line editor broke");
+            return Err(End::Unreadable);
+        };
+        editor = back;
+        match entry {
             Ok(entry) => {
                 remember(&mut editor, &entry, history.as_deref());
                 match enter(shell, entry).await {
-                    Err(end @ (End::Quit | End::Hangup)) => return Err(end),
+                    Err(end @ (End::Quit | End::Hangup | End::Terminated)) => return Err(end),
                     Ok(()) | Err(End::Failed | End::Unreadable | End::Interrupted) => {}
                 }
             }
@@ -60,6 +79,23 @@ pub(crate) async fn run(shell: &mut Shell) -> Result<(), End> {
             Err(ReadlineError::Eof) => return Ok(()),
             Err(error) => return Err(unusable(&error)),
         }
+    }
+}
+
+/// Waits for an entry on a thread of its own, which nothing waits for when the program ends meanwhile.
+fn ask(mut editor: Prompt, styled: String) -> Result<oneshot::Receiver<Answer>, End> {
+    let (sender, receiver) = oneshot::channel();
+    let reads = move || {
+        let entry = editor.readline(&(PROMPT, styled.as_str()));
+        // Nobody waits any more when the program ends.
+        sender.send((editor, entry)).ok();
+    };
+    match std::thread::Builder::new()
+        .name("prompt".to_owned())
+        .spawn(reads)
+    {
+        Ok(_) => Ok(receiver),
+        Err(error) => Err(unusable(&ReadlineError::Io(error))),
     }
 }
 

@@ -11,10 +11,10 @@
 
 use datafusion::common::DataFusionError;
 
+use super::commands;
 use super::console::note;
 use super::session::{End, Shell};
 use super::source::{Input, Lines};
-use super::{commands, session};
 use crate::sql::{Statement, is_complete, split};
 
 /// Runs inputs in order, up to the first statement that fails.
@@ -41,7 +41,7 @@ pub(crate) async fn run_input(shell: &mut Shell, input: &Input) -> Result<(), En
         }
     } else {
         let mut lines = Lines::open(input).map_err(|error| unreadable(input, &error))?;
-        while let Some(line) = session::unless_interrupted(lines.next()).await? {
+        while let Some(line) = shell.unless_interrupted(lines.next()).await? {
             let line = line.map_err(|error| unreadable(input, &error))?;
             run_items(shell, input, script.push(&line)).await?;
         }

@@ -128,6 +128,17 @@ impl AppendLog {
         self.inner().rows
     }
 
+    /// The rows behind a position; without one those behind what is removed.
+    pub(super) fn awaited(&self, position: Option<&Position>) -> Awaited {
+        Awaited {
+            row: match position {
+                Some(Position::Rows(rows)) => *rows,
+                _ => self.base(),
+            },
+            arrived: self.arrived.subscribe(),
+        }
+    }
+
     /// Number of the first row that is kept, or of the next row if none is; 0 unless rows were removed.
     pub fn base(&self) -> u64 {
         self.inner().base
@@ -216,6 +227,25 @@ impl AppendLog {
             let offset = usize::try_from(row - start).unwrap_or(batch.num_rows());
             batch.slice(offset, batch.num_rows() - offset)
         }))
+    }
+}
+
+/// Rows of a log that have not arrived. It does not keep the log.
+#[derive(Debug)]
+pub struct Awaited {
+    /// Number of the first of them.
+    row: u64,
+    arrived: watch::Receiver<u64>,
+}
+
+impl Awaited {
+    /// Waits until there is one.
+    pub async fn arrived(&mut self) {
+        let row = self.row;
+        if self.arrived.wait_for(|rows| *rows > row).await.is_err() {
+            // The log is gone: nothing arrives any more.
+            futures::future::pending::<()>().await;
+        }
     }
 }
 

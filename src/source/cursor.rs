@@ -16,7 +16,7 @@ use datafusion::datasource::listing::ListingTable;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{AppendTable, Arrival, Position, ReadEnv, Reader, identity, open};
+use super::{AppendTable, Arrival, Awaited, Position, ReadEnv, Reader, identity, open};
 use crate::config::OnBadRecord;
 use crate::error::Refusal;
 use crate::state::RowFeed;
@@ -349,6 +349,13 @@ impl Cursor {
         {
             reading.reader.arrived().await;
         }
+    }
+
+    /// The rows that no committed epoch has taken, to wait for one; none for a source that does not tell when
+    /// something arrives.
+    pub fn awaited(&self) -> Option<Awaited> {
+        let table = self.provider.downcast_ref::<AppendTable>()?;
+        Some(table.log().awaited(self.position.as_ref()))
     }
 
     /// Moves behind what a committed epoch took.

@@ -19,7 +19,7 @@ mod files;
 mod position;
 mod provider;
 
-pub use append_log::{AppendLog, Keep};
+pub use append_log::{AppendLog, Awaited, Keep};
 pub use append_table::AppendTable;
 pub(crate) use conform::conform;
 pub(crate) use cursor::no_epoch_column;
