@@ -59,24 +59,27 @@ async fn one_process_at_a_time_has_it_open() {
     open(dir.path()).await;
 }
 
-#[tokio::test]
-async fn every_kind_of_state_goes_on_at_any_number_of_partitions() {
-    let dir = tempfile::tempdir().unwrap();
+/// A streaming table for each kind of state.
+fn tables() -> Vec<(&'static str, String)> {
     let stream = "FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE";
-    let define = |name: &str, with: &str, select: &str, group: &str| {
-        format!("CREATE STREAMING TABLE {name} {with} AS SELECT {select} {stream} {group}")
+    let define = |name, with: &str, select: &str, group: &str| {
+        let sql =
+            format!("CREATE STREAMING TABLE {name} {with} AS SELECT {select} {stream} {group}");
+        (name, sql)
     };
-    let tables = [
+    let aggregates = "window.start, k, count(*), sum(v), avg(v)";
+    let session = "session_window.start, session_window.end, k, count(*)";
+    vec![
         define(
             "hop",
             "",
-            "window.start, k, count(*), sum(v), avg(v)",
+            aggregates,
             "GROUP BY window(ts, '10 minutes', '3 minutes'), k",
         ),
         define(
             "ses",
             "",
-            "session_window.start, session_window.end, k, count(*)",
+            session,
             "GROUP BY session_window(ts, '5 minutes'), k",
         ),
         define(
@@ -97,38 +100,44 @@ async fn every_kind_of_state_goes_on_at_any_number_of_partitions() {
             "window.start, k, median(v)",
             "GROUP BY window(ts, '4 minutes'), k LIMIT 5",
         ),
-        format!("CREATE STREAMING TABLE ded AS SELECT DISTINCT ON (v) v, k, ts {stream}"),
-    ];
-    let names = ["hop", "ses", "upd", "com", "lim", "ded"];
-    let inserts: Vec<String> = (0..12)
-        .map(|epoch| {
-            let rows = (0..9).map(|row| {
-                // Out of order, some late, a few without a time.
-                let minute = (epoch * 4 + row * 7 % 11) - if row == 8 { 25 } else { 0 };
-                let time = match (epoch + row) % 13 {
-                    0 => "NULL".to_owned(),
-                    _ => format!("TIMESTAMP '2026-10-01T12:00:00' + INTERVAL '{minute} minutes'"),
-                };
-                format!("({time}, 'k{}', {})", row % 3, (epoch * 5 + row * 3) % 17)
-            });
-            format!(
-                "INSERT INTO t VALUES {}",
-                rows.collect::<Vec<_>>().join(", ")
-            )
-        })
-        .collect();
+        define("ded", "", "DISTINCT ON (v) v, k, ts", ""),
+    ]
+}
+
+/// Rows out of order, some late, a few without a time.
+fn inserts() -> Vec<String> {
+    let insert = |epoch: i64| {
+        let rows = (0..9).map(|row| {
+            let minute = (epoch * 4 + row * 7 % 11) - if row == 8 { 25 } else { 0 };
+            let time = match (epoch + row) % 13 {
+                0 => "NULL".to_owned(),
+                _ => format!("TIMESTAMP '2026-10-01T12:00:00' + INTERVAL '{minute} minutes'"),
+            };
+            format!("({time}, 'k{}', {})", row % 3, (epoch * 5 + row * 3) % 17)
+        });
+        format!(
+            "INSERT INTO t VALUES {}",
+            rows.collect::<Vec<_>>().join(", ")
+        )
+    };
+    (0..12).map(insert).collect()
+}
+
+#[tokio::test]
+async fn every_kind_of_state_goes_on_at_any_number_of_partitions() {
+    let dir = tempfile::tempdir().unwrap();
     let memory = StreamContext::new().unwrap();
     let mut kept = open(dir.path()).await;
     for ctx in [&memory, &kept] {
         run(ctx, "CREATE TABLE t (ts TIMESTAMP, k VARCHAR, v BIGINT)").await;
-        for table in &tables {
-            run(ctx, table).await;
+        for (_, table) in tables() {
+            run(ctx, &table).await;
         }
     }
-    for (at, insert) in inserts.iter().enumerate() {
+    for (at, insert) in inserts().iter().enumerate() {
         drop(kept);
         kept = open_with(dir.path(), at % 4 + 1).await;
-        for name in names {
+        for (name, _) in tables() {
             let refresh = format!("REFRESH STREAMING TABLE {name}");
             let shown = format!("SELECT * FROM {name}");
             if at % 2 == 0 {

@@ -261,14 +261,14 @@ impl StreamingTable {
         };
         let home = home(state);
         let mut unread = Vec::new();
-        for (name, provider, position) in positions {
-            let provider = match provider {
+        for source in positions {
+            let provider = match source.provider {
                 Some(provider) => Some(provider),
-                None => provider_of(state, &name).await,
+                None => provider_of(state, &source.name).await,
             };
             if let Some(provider) = provider {
-                let answer = crate::source::unread(&provider, position, &env).await?;
-                unread.push((short(&name, &home).to_owned(), answer));
+                let answer = crate::source::unread(&provider, source.position, &env).await?;
+                unread.push((short(&source.name, &home).to_owned(), answer));
             }
         }
         Ok(Some(unread))

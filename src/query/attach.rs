@@ -10,7 +10,7 @@ use datafusion::common::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::progress::EpochProgress;
-use super::saved::SourceAt;
+use super::saved::{MadeOf, SourceAt};
 use super::trigger::Orders;
 use crate::checkpoint::{Checkpoint, Piece, Restored};
 use crate::source::Cursor;
@@ -35,7 +35,7 @@ pub struct RunState {
     /// Where each source stood in the last checkpoint.
     pub(super) saved: HashMap<String, SourceAt>,
     /// What the operators' state is made of; none before there was a plan.
-    pub(super) operators: Option<Vec<(String, Vec<(String, String)>)>>,
+    pub(super) operators: Option<Vec<(String, MadeOf)>>,
     /// Whether memory is ahead of the checkpoint, because it could not be written: the state must be read
     /// again before it is used.
     pub is_ahead: bool,

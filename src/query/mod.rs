@@ -25,7 +25,7 @@ pub use exec::{QueryPlanner, StreamQueryExec};
 pub use outlook::{Lines, Standing, Totals};
 pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};
 pub use run::LiveSender;
-pub use saved::SourceAt;
+pub use saved::{SourceAt, SourceStanding};
 pub use show::show_instant;
 pub use sources::{home, short};
 pub use trigger::{Orders, QueryStatus, Trigger};

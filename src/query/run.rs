@@ -11,7 +11,7 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
 use super::attach::{Attached, RunState};
-use super::epoch::{Parts, Running, made_anew};
+use super::epoch::{Committed, Parts, Running, made_anew};
 use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
@@ -202,19 +202,7 @@ impl Run {
         watch.phases.emit = watch.lap();
         let committed = epoch.commit(&parts)?;
         watch.phases.commit = watch.lap();
-        let reached = committed.reached;
-        let home = home(&self.session);
-        let sources = given(uses, taken, &home);
-        let progress = record(state, committed, &home, sources, output_rows, &watch);
-        state.watermark = reached;
-        state.began = Some(watch.began());
-        for (one, taken) in uses.iter().zip(&*taken) {
-            if let Some(cursor) = state.cursors.get_mut(&one.name) {
-                cursor.commit(taken);
-            }
-        }
-        state.next_epoch += 1;
-        state.observed = state.state.watermarks.snapshot();
+        let progress = self.advance(state, uses, taken, committed, output_rows, &watch);
         if let Output::Table(table) = &self.output {
             // Until it is written and its rows are where they go, memory is ahead.
             state.is_ahead = table.checkpoint.is_some();
@@ -230,6 +218,32 @@ impl Run {
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))
+    }
+
+    /// Moves the query behind an epoch that has committed; returns the epoch's record.
+    fn advance(
+        &self,
+        state: &mut RunState,
+        uses: &[SourceUse],
+        taken: &[Taken],
+        committed: Committed,
+        output_rows: u64,
+        watch: &Stopwatch,
+    ) -> EpochProgress {
+        let reached = committed.reached;
+        let home = home(&self.session);
+        let sources = given(uses, taken, &home);
+        let progress = record(state, committed, &home, sources, output_rows, watch);
+        state.watermark = reached;
+        state.began = Some(watch.began());
+        for (one, taken) in uses.iter().zip(taken) {
+            if let Some(cursor) = state.cursors.get_mut(&one.name) {
+                cursor.commit(taken);
+            }
+        }
+        state.next_epoch += 1;
+        state.observed = state.state.watermarks.snapshot();
+        progress
     }
 
     /// The epoch that ends the query: no rows, and every window closes.

@@ -46,6 +46,17 @@ pub struct SourceAt {
     pub position: Option<Position>,
 }
 
+/// How far a source has been read, and its table where this process has read it.
+#[derive(Debug)]
+pub struct SourceStanding {
+    /// Its name.
+    pub name: String,
+    /// Its table.
+    pub provider: Option<Arc<dyn TableProvider>>,
+    /// How far it has been read.
+    pub position: Option<Position>,
+}
+
 /// Name of the piece with the files of a source that were read to their end.
 fn files_of(source: &str) -> String {
     format!("files of {source}")
@@ -98,18 +109,26 @@ impl RunState {
     }
 
     /// Where each source stands, sorted by name; its table where it has been read by this process.
-    pub fn positions(&self) -> Vec<(String, Option<Arc<dyn TableProvider>>, Option<Position>)> {
+    pub fn positions(&self) -> Vec<SourceStanding> {
         let read = self.cursors.iter().map(|(name, cursor)| {
             let provider = Arc::clone(cursor.provider());
-            (name.clone(), Some(provider), cursor.position().cloned())
+            SourceStanding {
+                name: name.clone(),
+                provider: Some(provider),
+                position: cursor.position().cloned(),
+            }
         });
         let unread = self
             .saved
             .iter()
             .filter(|(name, _)| !self.cursors.contains_key(*name));
-        let unread = unread.map(|(name, at)| (name.clone(), None, at.position.clone()));
-        let mut all: Vec<_> = read.chain(unread).collect();
-        all.sort_by(|a, b| a.0.cmp(&b.0));
+        let unread = unread.map(|(name, at)| SourceStanding {
+            name: name.clone(),
+            provider: None,
+            position: at.position.clone(),
+        });
+        let mut all: Vec<SourceStanding> = read.chain(unread).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
 
