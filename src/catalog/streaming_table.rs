@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result, TableReference, internal_err};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::execute_stream;
 use futures::TryStreamExt;
@@ -119,11 +119,15 @@ impl StreamingTable {
         Ok(())
     }
 
-    /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart.
+    /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart. Of a table
+    /// whose checkpoint cannot be read it is not known which that is: what its rows went to is left as it is.
     ///
     /// # Errors
     /// - they cannot be handed on; the next refresh tries again
     pub async fn hand_on(&self) -> Result<()> {
+        if self.damage.is_some() {
+            return Ok(());
+        }
         let next = self.run.lock().await.next_epoch;
         self.result.deliver(next).await
     }
@@ -266,6 +270,29 @@ impl StreamingTable {
         self.run.lock().await.check_plan(&plan)
     }
 
+    /// How many rows of each source it has read, where a source's rows are numbered.
+    pub fn rows_read(&self) -> Vec<(String, u64)> {
+        self.run
+            .try_lock()
+            .map_or_else(|_| Vec::new(), |run| run.rows_saved())
+    }
+
+    /// Refuses to read a table whose rows cannot be read, with the reason.
+    async fn refuse_damaged_sources(&self, state: &SessionState) -> Result<()> {
+        for source in &self.definition.sources {
+            let name = TableReference::parse_str(source);
+            let schema = state.schema_for_ref(name.clone())?;
+            let table = schema.table(name.table()).await?;
+            let damaged = table
+                .as_deref()
+                .and_then(|table| table.downcast_ref::<DamagedTable>());
+            if let Some(damaged) = damaged {
+                return Err(damaged.damage().clone().into());
+            }
+        }
+        Ok(())
+    }
+
     /// Reads what has arrived, in epochs; returns their records.
     ///
     /// # Errors
@@ -279,6 +306,7 @@ impl StreamingTable {
         if let Some(damage) = &self.damage {
             return Err(damage.clone().into());
         }
+        self.refuse_damaged_sources(state).await?;
         let (plan, state) = self
             .definition
             .replan(state, unbounded)

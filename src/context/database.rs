@@ -73,6 +73,7 @@ impl StreamContext {
         context.outside = id.is_none();
         context.database = Some(Arc::new(database));
         context.make_again().await?;
+        context.find_lost_rows().await?;
         Ok(context)
     }
 
@@ -112,6 +113,37 @@ impl StreamContext {
             }
             waiting = failed.into_iter().map(|(entry, _)| entry).collect();
         }
+    }
+
+    /// Finds tables that have lost their newest rows: a streaming table has read more of them than there are. They
+    /// take no others, which would have the numbers of those and be passed over.
+    async fn find_lost_rows(&self) -> Result<()> {
+        let Some(database) = &self.database else {
+            return Ok(());
+        };
+        for reader in self.tables.all() {
+            for (source, read) in reader.rows_read() {
+                let name = TableReference::parse_str(&source);
+                let (Some(entry), true) = (
+                    database.entry(&source),
+                    self.session.table_exist(name.clone())?,
+                ) else {
+                    continue;
+                };
+                let table = self.session.table_provider(name.clone()).await?;
+                let rows = table
+                    .downcast_ref::<AppendTable>()
+                    .map(|table| table.log().rows());
+                let kept = matches!(entry.kind, Kind::Table | Kind::TableOfRows);
+                if let Some(rows) = rows.filter(|rows| kept && *rows < read) {
+                    let error = Database::lacks_rows(&entry.id, rows, reader.name());
+                    let damaged = DamagedTable::new(table.schema(), as_refusal(&error));
+                    self.session.deregister_table(name.clone())?;
+                    self.session.register_table(name, Arc::new(damaged))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes one thing again.
