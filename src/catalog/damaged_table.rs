@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::Refusal;
 
-/// A table that every reader is refused, with the reason.
+/// A table that every reader and writer is refused, with the reason.
 #[derive(Debug)]
 pub struct DamagedTable {
     schema: SchemaRef,
@@ -22,6 +23,11 @@ impl DamagedTable {
     /// The table of this schema, and why it cannot be read.
     pub fn new(schema: SchemaRef, damage: Refusal) -> Self {
         Self { schema, damage }
+    }
+
+    /// Why it cannot be read.
+    pub fn damage(&self) -> &Refusal {
+        &self.damage
     }
 }
 
@@ -41,6 +47,15 @@ impl TableProvider for DamagedTable {
         _projection: Option<&Vec<usize>>,
         _filters: &[Expr],
         _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Err(self.damage.clone().into())
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        _input: Arc<dyn ExecutionPlan>,
+        _insert_op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Err(self.damage.clone().into())
     }

@@ -134,11 +134,15 @@ impl StreamingTable {
         Ok(())
     }
 
-    /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart.
+    /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart. Of a table
+    /// whose checkpoint cannot be read it is not known which that is: what its rows went to is left as it is.
     ///
     /// # Errors
     /// - they cannot be handed on; the next refresh tries again
     pub async fn hand_on(&self) -> Result<()> {
+        if self.damage.is_some() {
+            return Ok(());
+        }
         let next = self.run.lock().await.next_epoch;
         self.result.deliver(next).await
     }
@@ -284,6 +288,27 @@ impl StreamingTable {
         self.run.lock().await.check_plan(&plan)
     }
 
+    /// How many rows of each source it has read, where a source's rows are numbered.
+    pub fn rows_read(&self) -> Vec<(String, u64)> {
+        self.run
+            .try_lock()
+            .map_or_else(|_| Vec::new(), |run| run.rows_saved())
+    }
+
+    /// Refuses to read a table whose rows cannot be read, with the reason.
+    async fn refuse_damaged_sources(&self, state: &SessionState) -> Result<()> {
+        for source in &self.definition.sources {
+            let table = provider_of(state, source).await;
+            let damaged = table
+                .as_deref()
+                .and_then(|table| table.downcast_ref::<DamagedTable>());
+            if let Some(damaged) = damaged {
+                return Err(damaged.damage().clone().into());
+            }
+        }
+        Ok(())
+    }
+
     /// Reads what has arrived, in epochs; returns their records.
     ///
     /// # Errors
@@ -346,14 +371,12 @@ impl StreamingTable {
         state: &SessionState,
         unbounded: &UnboundedTables,
     ) -> Result<(LogicalPlan, SessionState)> {
-        match &self.damage {
-            Some(damage) => Err(damage.clone().into()),
-            None => self
-                .definition
-                .replan(state, unbounded)
-                .await
-                .map_err(without_place),
+        if let Some(damage) = &self.damage {
+            return Err(damage.clone().into());
         }
+        self.refuse_damaged_sources(state).await?;
+        let planned = self.definition.replan(state, unbounded).await;
+        planned.map_err(without_place)
     }
 
     async fn run(

@@ -73,6 +73,7 @@ impl StreamContext {
         context.outside = id.is_none();
         context.database = Some(Arc::new(database));
         context.make_again().await?;
+        context.find_lost_rows().await?;
         Ok(context)
     }
 
@@ -97,6 +98,7 @@ impl StreamContext {
             context.outside = outside;
             context.database = Some(Arc::new(Database::open(disk, random_id)?));
             context.make_again().await?;
+            context.find_lost_rows().await?;
             Ok(context)
         }
         .boxed()
@@ -170,6 +172,37 @@ impl StreamContext {
             if database.entry(&gone.name).is_none() && !gone.quoted.is_empty() {
                 self.session
                     .deregister_table(TableReference::parse_str(&gone.quoted))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds tables that have lost their newest rows: a streaming table has read more of them than there are. They
+    /// take no others, which would have the numbers of those and be passed over.
+    async fn find_lost_rows(&self) -> Result<()> {
+        let Some(database) = &self.database else {
+            return Ok(());
+        };
+        for reader in self.tables.all() {
+            for (source, read) in reader.rows_read() {
+                let Some(entry) = database.entry(&source) else {
+                    continue;
+                };
+                let name = TableReference::parse_str(&entry.quoted);
+                if !self.session.table_exist(name.clone())? {
+                    continue;
+                }
+                let table = self.session.table_provider(name.clone()).await?;
+                let rows = table
+                    .downcast_ref::<AppendTable>()
+                    .map(|table| table.log().rows());
+                let kept = matches!(entry.kind, Kind::Table | Kind::TableOfRows);
+                if let Some(rows) = rows.filter(|rows| kept && *rows < read) {
+                    let error = Database::lacks_rows(&entry.id, rows, reader.name());
+                    let damaged = DamagedTable::new(table.schema(), as_refusal(&error));
+                    self.session.deregister_table(name.clone())?;
+                    self.session.register_table(name, Arc::new(damaged))?;
+                }
             }
         }
         Ok(())

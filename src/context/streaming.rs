@@ -79,6 +79,11 @@ impl StreamContext {
             (None, _) if self.session.table_exist(create.name.clone())? => {
                 return Err(exists(&create.name));
             }
+            (None, Existing::Keep | Existing::Refresh | Existing::Refuse)
+                if self.is_unopened(&name) =>
+            {
+                return Err(unopened(&create.name));
+            }
             (Some(_) | None, _) => {}
         }
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
@@ -101,6 +106,13 @@ impl StreamContext {
         self.nothing()
     }
 
+    /// Whether a streaming table is written down that could not be made again when the database was opened.
+    fn is_unopened(&self, name: &str) -> bool {
+        let database = self.database.as_ref();
+        let entry = database.and_then(|database| database.entry(name));
+        entry.is_some_and(|entry| entry.kind == Kind::Streaming)
+    }
+
     /// Puts a new streaming table in the place of the one of its name, if there is one. It writes to the
     /// location that is given, or to the one that its definition names.
     async fn make_anew(
@@ -121,11 +133,9 @@ impl StreamContext {
         let mut former = known
             .as_ref()
             .map_or_else(Vec::new, |known| known.former.clone());
-        former.extend(
-            self.tables
-                .get(&resolved)
-                .map(|table| table.id().to_owned()),
-        );
+        let there = self.tables.get(&resolved);
+        let there = there.map(|table| table.id().to_owned());
+        former.extend(known.map(|known| known.id).or(there));
         let outlet = self.outlet(name.table(), &definition, location.as_deref())?;
         if let Some(location) = &location {
             self.refuse_foreign_files(location, &former)?;
@@ -376,6 +386,17 @@ fn both_targets(target: &Target) -> Refusal {
     )
     .at(target.place)
     .hint("leave one of them out")
+}
+
+/// The error for a name whose streaming table is there and could not be opened.
+fn unopened(name: &TableReference) -> DataFusionError {
+    Refusal::new(
+        "STREAMING_TABLE_NOT_OPENED",
+        "55000",
+        format!("The streaming table '{name}' is kept in this database, and could not be opened."),
+    )
+    .hint("open the database again when the reason has gone, or write CREATE OR REPLACE STREAMING TABLE to begin anew")
+    .into()
 }
 
 fn exists(name: &TableReference) -> DataFusionError {

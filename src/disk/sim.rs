@@ -209,6 +209,30 @@ impl SimDisk {
         state.script.heal();
     }
 
+    /// Forgets what was planned to go wrong, and nothing else: the disk is well again, and whoever uses it goes on.
+    /// Power that is lost stays lost.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        state.script.faults.clear();
+        state.script.crash_at = None;
+    }
+
+    /// Another disk that is as this one is now: what it holds, what is planned, how many calls it has had, and
+    /// what chance will do. Nobody holds a lock on it.
+    pub fn fork(&self) -> Self {
+        let state = self.state();
+        let copy = State {
+            tree: state.tree.clone(),
+            script: state.script.clone(),
+            locks: BTreeMap::new(),
+            last_lock: 0,
+            interrupted: state.interrupted.clone(),
+        };
+        drop(state);
+        let state = Arc::new(Mutex::new(copy));
+        Self { state }
+    }
+
     /// Changes the bytes of a file as bit rot does: unasked, uncounted, and
     /// durably if they were durable.
     ///
@@ -384,7 +408,7 @@ enum Call {
 }
 
 /// What is to go wrong, and when.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Script {
     calls: u64,
     crash_at: Option<u64>,

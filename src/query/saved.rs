@@ -184,6 +184,18 @@ impl RunState {
         self.saved = sources.collect();
     }
 
+    /// How many rows of each source the last checkpoint has read, where a source's rows are numbered.
+    pub fn rows_saved(&self) -> Vec<(String, u64)> {
+        let rows = self
+            .saved
+            .iter()
+            .filter_map(|(name, at)| match at.position {
+                Some(Position::Rows(rows)) => Some((name.clone(), rows)),
+                _ => None,
+            });
+        rows.collect()
+    }
+
     /// Refuses a plan whose operators cannot take in the state that there is.
     ///
     /// # Errors

@@ -51,6 +51,8 @@ pub struct DirectorySink {
     partitioned_by: Vec<String>,
     /// Folders whose names are durable.
     made: Mutex<BTreeSet<String>>,
+    /// Folders whose names could not be made durable, and not be taken back: they are to be given anew.
+    doubtful: Mutex<BTreeSet<String>>,
 }
 
 impl DirectorySink {
@@ -69,6 +71,7 @@ impl DirectorySink {
             format,
             partitioned_by,
             made: Mutex::default(),
+            doubtful: Mutex::default(),
         }
     }
 
@@ -103,15 +106,33 @@ impl DirectorySink {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         let list = self.disk.list(path);
         let new = list.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        self.take_back(path)?;
         let created = self.disk.create_dir(path);
         let made = created.and_then(|()| self.disk.sync_dir(parent));
         made.map_err(|error| {
             if new {
                 // The name may be lost whatever a later sync says: it is to be given anew.
-                self.disk.remove_dir(path).ok();
+                self.doubtful().insert(path.to_owned());
+                // If this fails as well, the next delivery tries again.
+                self.take_back(path).ok();
             }
             failed(path, &error)
         })
+    }
+
+    /// Removes a folder whose name could not be made durable. Nothing of ours is in it.
+    fn take_back(&self, path: &str) -> Result<()> {
+        let mut doubtful = self.doubtful();
+        if !doubtful.contains(path) {
+            return Ok(());
+        }
+        match self.disk.remove_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path, &error)),
+            _ => {
+                doubtful.remove(path);
+                Ok(())
+            }
+        }
     }
 
     /// Removes from one folder what is held of a query from an epoch on. Returns the folders of partitions in it.
@@ -172,6 +193,10 @@ impl DirectorySink {
                 .ok();
         }
         Err(failed(folder, &error))
+    }
+
+    fn doubtful(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn made(&self) -> MutexGuard<'_, BTreeSet<String>> {

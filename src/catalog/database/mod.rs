@@ -189,17 +189,17 @@ impl Database {
             .into(),
             _ => disk_failed("LOCK", &error),
         })?;
+        let catalog = match disk.read(CATALOG) {
+            Ok(bytes) => read(&bytes)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Self::made(disk.as_ref(), new_id)?,
+            Err(error) => return Err(disk_failed(CATALOG, &error)),
+        };
         for folder in [TABLES, QUERIES] {
             disk.create_dir(folder)
                 .map_err(|error| disk_failed(folder, &error))?;
         }
         disk.sync_dir("")
             .map_err(|error| disk_failed("the database's folder", &error))?;
-        let catalog = match disk.read(CATALOG) {
-            Ok(bytes) => read(&bytes)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Self::made(disk.as_ref(), new_id)?,
-            Err(error) => return Err(disk_failed(CATALOG, &error)),
-        };
         let opened = Self {
             disk,
             catalog: Mutex::new(catalog),
@@ -211,17 +211,21 @@ impl Database {
         Ok(opened)
     }
 
-    /// A new catalog, unless there are things that only a lost one could have known.
+    /// A new catalog, unless there are things that only a lost one could have known. Folders that are there go:
+    /// a sync that failed may have left their names in doubt, and they are to be given anew.
     fn made(disk: &dyn Disk, new_id: impl FnOnce() -> String) -> Result<Catalog> {
         for folder in [TABLES, QUERIES] {
-            let found = disk
-                .list(folder)
-                .map_err(|error| disk_failed(folder, &error))?;
-            if !found.is_empty() {
-                return Err(damaged(
-                    CATALOG,
-                    format!("is missing, and {folder} is not empty"),
-                ));
+            match disk.remove_dir(folder) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                    return Err(damaged(
+                        CATALOG,
+                        format!("is missing, and {folder} is not empty"),
+                    ));
+                }
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(disk_failed(folder, &error));
+                }
+                _ => {}
             }
         }
         Ok(Catalog {
@@ -350,7 +354,11 @@ impl Database {
         changed.revision += 1;
         change(&mut changed);
         changed.forget();
-        self.publish(&changed)?;
+        if let Err(error) = self.publish(&changed) {
+            // A sync that failed may have left the file in place. If this fails as well, the error says so.
+            self.publish(&catalog).ok();
+            return Err(error);
+        }
         *catalog = changed;
         Ok(())
     }
@@ -387,9 +395,28 @@ impl Database {
             let others = found
                 .iter()
                 .filter(|found| found.dir && !known.contains(&found.name));
-            others.for_each(|other| self.remove_folder(&format!("{parent}/{}", other.name)));
+            for other in others {
+                self.remove_folder(&format!("{parent}/{}", other.name));
+                self.pass_over(&other.name);
+            }
         }
         Ok(())
+    }
+
+    /// Takes care that an id is not given again: its folder may not have been removed.
+    fn pass_over(&self, id: &str) {
+        let mut catalog = self.catalog();
+        let number = id
+            .strip_prefix(&catalog.database)
+            .and_then(|rest| rest.strip_prefix('-')?.parse().ok());
+        catalog.next_id = catalog.next_id.max(number.unwrap_or_default());
+    }
+
+    /// The error for a table that lacks rows which have been read.
+    pub fn lacks_rows(id: &str, row: u64, reader: &str) -> DataFusionError {
+        let folder = format!("{TABLES}/{id}");
+        let what = format!("lacks the file that begins with row {row}, which {reader} has read");
+        damaged(&folder, what)
     }
 
     fn remove_folders_of(&self, entry: &Entry) {

@@ -27,6 +27,8 @@ pub struct KeptRows {
     disk: Arc<dyn Disk>,
     folder: String,
     files: Mutex<Vec<Part>>,
+    /// Names of files that could not be published, and may be in place all the same.
+    failed: Mutex<Vec<String>>,
 }
 
 /// A file, and which rows it has.
@@ -76,6 +78,7 @@ impl KeptRows {
             disk,
             folder,
             files: Mutex::default(),
+            failed: Mutex::default(),
         }
     }
 
@@ -113,6 +116,10 @@ impl KeptRows {
 
     fn files(&self) -> MutexGuard<'_, Vec<Part>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Vec<String>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn path(&self, name: &str) -> String {
@@ -161,13 +168,35 @@ impl KeptRows {
             parquet,
         };
         let put = publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes);
-        put.map_err(|error| disk_failed(&self.path(&part.name()), &error))?;
+        if let Err(error) = put {
+            self.failed().push(part.name());
+            // If this fails as well, the next INSERT tries again.
+            self.retract().ok();
+            return Err(disk_failed(&self.path(&part.name()), &error));
+        }
         Ok(part)
+    }
+
+    /// Removes files that could not be published: a sync that failed may have left one in place, and the next
+    /// INSERT has rows of the same numbers. What is published next makes that durable.
+    fn retract(&self) -> Result<()> {
+        let mut failed = self.failed();
+        while let Some(name) = failed.last() {
+            let path = self.path(name);
+            match self.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(disk_failed(&path, &error));
+                }
+                _ => drop(failed.pop()),
+            }
+        }
+        Ok(())
     }
 }
 
 impl Keep for KeptRows {
     fn keep(&self, start: u64, batches: &[RecordBatch]) -> Result<()> {
+        self.retract()?;
         let parts = self.files().clone();
         let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
         let sizes: Vec<u64> = parts.iter().map(|part| part.end - part.first).collect();

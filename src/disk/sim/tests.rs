@@ -490,3 +490,17 @@ fn careless_ways_to_publish_are_caught() -> io::Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_fork_goes_its_own_way_and_a_healed_disk_goes_on() -> io::Result<()> {
+    let disk = disk_with(1, Some(OLD))?;
+    disk.fail_at(disk.calls(), Fault::Eio, true);
+    let fork = disk.fork();
+    disk.heal();
+    publish(&disk, "d", "name", NEW)?;
+    assert!(fork.read("d/name").is_err());
+    fork.heal();
+    assert_eq!(fork.read("d/name")?, OLD);
+    assert_eq!(disk.read("d/name")?, NEW);
+    Ok(())
+}

@@ -21,7 +21,7 @@ type Names = BTreeMap<String, Inode>;
 const ROOT: Inode = 0;
 
 /// The whole of the disk's content.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Tree {
     files: BTreeMap<Inode, File>,
     dirs: BTreeMap<Inode, Dir>,
@@ -32,7 +32,7 @@ pub(super) struct Tree {
     random: SplitMix64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct File {
     current: Vec<u8>,
     durable: Vec<u8>,
@@ -52,7 +52,7 @@ enum Pages {
     Dropped,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Dir {
     current: Names,
     durable: Names,
@@ -61,7 +61,7 @@ struct Dir {
 }
 
 /// One name given, moved or taken away.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Change {
     /// Shared by the two halves of a rename, so that they live or die together.
     id: u64,
@@ -427,7 +427,7 @@ fn set(names: &mut Names, name: &str, target: Option<Inode>) -> Option<Inode> {
 }
 
 /// Sebastiano Vigna's generator: small, and the same on every machine.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct SplitMix64(u64);
 
 impl SplitMix64 {
