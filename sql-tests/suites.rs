@@ -21,8 +21,14 @@ use tidegate::disk::SimDisk;
 use tidegate::slt;
 use tokio::runtime::{Builder, Runtime};
 
-/// Suites of what belongs to a session, and goes with it: prepared statements, the time since the epoch before.
-const OF_A_SESSION: [&str; 3] = ["plain_datafusion.slt", "prepared.slt", "progress.slt"];
+/// Suites of what belongs to a session, and goes with it: prepared statements, the time since the epoch before,
+/// queries that were started.
+const OF_A_SESSION: [&str; 4] = [
+    "plain_datafusion.slt",
+    "prepared.slt",
+    "progress.slt",
+    "started.slt",
+];
 
 /// Stack of a thread in bytes: planning in a debug build needs more than the two megabytes that are usual.
 const STACK: usize = 8 << 20;

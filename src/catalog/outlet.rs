@@ -57,6 +57,7 @@ pub fn directory_outlet(
     Ok(Outlet {
         sink: Arc::new(sink),
         location: Some(location.to_owned()),
+        former: Vec::new(),
         provider: Arc::new(reading(definition, target, location)?),
     })
 }
@@ -77,6 +78,7 @@ pub fn application_outlet(
     Outlet {
         sink,
         location: None,
+        former: Vec::new(),
         provider: Arc::new(DamagedTable::new(Arc::clone(&definition.schema), gone)),
     }
 }

@@ -37,6 +37,8 @@ pub(super) enum Rows {
         sink: Arc<dyn Sink>,
         /// Id of the query, as the sink knows it.
         query: String,
+        /// Ids of queries whose rows are to go from there first.
+        former: Vec<String>,
         /// What reads them.
         provider: Arc<dyn TableProvider>,
     },
@@ -127,11 +129,20 @@ impl TableResult {
 
     /// Hands the last epoch's rows to the sink, if they were not.
     pub(super) async fn deliver(&self, next: u64) -> Result<()> {
-        let Rows::Sink { sink, query, .. } = &self.rows else {
+        let Rows::Sink {
+            sink,
+            query,
+            former,
+            ..
+        } = &self.rows
+        else {
             return Ok(());
         };
         let begun = *self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if !begun {
+            for former in former {
+                sink.begin(former, 0).await?;
+            }
             sink.begin(query, next).await?;
             *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
         }

@@ -49,6 +49,8 @@ pub struct Outlet {
     pub sink: Arc<dyn Sink>,
     /// The directory, as an absolute path, if it is one.
     pub location: Option<String>,
+    /// Queries whose rows are to go from there before any of this one come: it took their place.
+    pub former: Vec<String>,
     /// What reads them.
     pub provider: Arc<dyn TableProvider>,
 }
@@ -81,10 +83,11 @@ impl StreamingTable {
             )))
         };
         let rows = match (definition.mode, &definition.key, outlet) {
-            (_, _, Some(Outlet { sink, provider, .. })) => Rows::Sink {
-                sink,
+            (_, _, Some(outlet)) => Rows::Sink {
+                sink: outlet.sink,
+                former: outlet.former,
                 query: id.to_owned(),
-                provider,
+                provider: outlet.provider,
             },
             (OutputMode::Append, ..) | (OutputMode::Update, None, _) => {
                 Rows::Append(Arc::new(AppendLog::new(Arc::clone(&schema)).identified(id)))

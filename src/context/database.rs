@@ -277,11 +277,9 @@ impl StreamContext {
         };
         let name = TableReference::parse_str(&entry.quoted);
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
-        let outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
-        if let Some(outlet) = &outlet {
-            for former in &entry.former {
-                outlet.sink.begin(former, 0).await?;
-            }
+        let mut outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
+        if let Some(outlet) = &mut outlet {
+            outlet.former.clone_from(&entry.former);
         }
         let kept = self.checkpoints_kept(&definition)?;
         let table = StreamingTable::new(

@@ -136,19 +136,28 @@ impl StreamContext {
         let there = self.tables.get(&resolved);
         let there = there.map(|table| table.id().to_owned());
         former.extend(known.map(|known| known.id).or(there));
-        let outlet = self.outlet(name.table(), &definition, location.as_deref())?;
+        let mut outlet = self.outlet(name.table(), &definition, location.as_deref())?;
         if let Some(location) = &location {
             self.refuse_foreign_files(location, &former)?;
+        }
+        if let Some(outlet) = &mut outlet {
+            outlet.former.clone_from(&former);
         }
         let id = match &self.database {
             Some(database) => database.new_id(),
             None => random_id(),
         };
-        let sink = outlet.as_ref().map(|outlet| Arc::clone(&outlet.sink));
-        let (kept, statement) = (
-            self.checkpoints_kept(&definition)?,
-            definition.statement.clone(),
-        );
+        let entry = Entry {
+            id: id.clone(),
+            location,
+            former,
+            ..Entry::new(
+                &self.resolved(name),
+                Kind::Streaming,
+                definition.statement.clone(),
+            )
+        };
+        let kept = self.checkpoints_kept(&definition)?;
         let mut table = StreamingTable::new(
             resolved.clone(),
             name.table().to_owned(),
@@ -156,29 +165,11 @@ impl StreamContext {
             &id,
             outlet,
         );
-        let entry = Entry {
-            id: id.clone(),
-            location,
-            former: former.clone(),
-            ..Entry::new(&self.resolved(name), Kind::Streaming, statement)
-        };
         if let Some(database) = &self.database {
             let made =
                 Checkpoint::create(database.disk(), Database::QUERIES, &id, kept, Value::Null);
             table = table.kept_in(made?);
             database.put(entry.clone())?;
-        }
-        // What the former query has written goes when it is written down that it will.
-        if let Some(sink) = sink {
-            for former in &former {
-                sink.begin(former, 0).await?;
-            }
-        }
-        if let (Some(database), false) = (&self.database, former.is_empty()) {
-            database.put(Entry {
-                former: Vec::new(),
-                ..entry
-            })?;
         }
         if self.tables.remove(&resolved).is_some() {
             self.session.deregister_table(name.clone())?;
@@ -187,7 +178,21 @@ impl StreamContext {
             .register_table(name.clone(), table.provider())?;
         let table = Arc::new(table);
         self.tables.insert(resolved, Arc::clone(&table));
+        self.forget_former(&table, entry).await?;
         Ok(table)
+    }
+
+    /// Removes what former queries have written, now that it is written down that it goes. If that fails it is
+    /// tried again before the new query's first rows.
+    async fn forget_former(&self, table: &StreamingTable, entry: Entry) -> Result<()> {
+        table.hand_on().await?;
+        match &self.database {
+            Some(database) if !entry.former.is_empty() => database.put(Entry {
+                former: Vec::new(),
+                ..entry
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The table as it was defined, without anything that it has read. Its query does not run.
@@ -287,10 +292,14 @@ impl StreamContext {
     ) -> Result<DataFrame> {
         let resolved = self.resolve(name);
         if self.tables.get(&resolved).is_none() {
-            return if if_exists {
-                self.nothing()
-            } else {
-                Err(unknown(name.table()))
+            return match &self.database {
+                // It is written down, and could not be made again.
+                Some(database) if self.is_unopened(&resolved) => {
+                    database.remove(&resolved)?;
+                    self.nothing()
+                }
+                _ if if_exists => self.nothing(),
+                _ => Err(unknown(name.table())),
             };
         }
         self.refuse_if_read(name, "drop")?;

@@ -200,18 +200,23 @@ impl Run {
             }
         };
         watch.phases.emit = watch.lap();
+        if let Output::Table(table) = &self.output {
+            // Until the epoch is written and its rows are where they go, memory is ahead.
+            state.is_ahead = table.checkpoint.is_some();
+        }
         let committed = epoch.commit(&parts)?;
         watch.phases.commit = watch.lap();
-        let progress = self.advance(state, uses, taken, committed, output_rows, &watch);
+        let mut progress = self.advance(state, uses, taken, committed, output_rows, &watch);
         if let Output::Table(table) = &self.output {
-            // Until it is written and its rows are where they go, memory is ahead.
-            state.is_ahead = table.checkpoint.is_some();
             if let Some(checkpoint) = &table.checkpoint {
                 let mut pieces = epoch.pieces(&parts, added)?;
                 pieces.extend(state.file_pieces()?);
                 pieces.extend(table.sink.pieces(&rows, &progress)?);
                 checkpoint.commit(state.content(&parts)?, &pieces)?;
                 state.set_saved();
+                // The file has the record without the time that it took to write.
+                progress.phases.commit += watch.lap();
+                progress.duration = watch.began().elapsed();
             }
             table.sink.commit(rows, progress.clone()).await?;
             state.is_ahead = false;
