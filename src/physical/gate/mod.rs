@@ -10,7 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, internal_err};
-use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -41,6 +42,14 @@ const TOGETHER: usize = 65_536;
 
 /// Bytes that are: texts of more may not fit one column.
 const TOGETHER_BYTES: usize = 256 << 20;
+
+/// The same under a memory limit, of which what is on the way takes a small share.
+fn together_bytes(runtime: &RuntimeEnv) -> usize {
+    match runtime.memory_pool.memory_limit() {
+        MemoryLimit::Finite(limit) => TOGETHER_BYTES.min(limit / 16),
+        _ => TOGETHER_BYTES,
+    }
+}
 
 /// What a gate is, apart from its input.
 #[derive(Debug)]
@@ -217,6 +226,7 @@ impl TimeWindowGateExec {
         epoch: Arc<Epoch>,
         context: &TaskContext,
     ) -> SendableRecordBatchStream {
+        let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new(self.info.name());
         let memory = consumer.register(context.memory_pool());
         let (schema, info) = (self.schema(), Arc::clone(&self.info));
@@ -224,13 +234,18 @@ impl TimeWindowGateExec {
         let released = futures::stream::once(async move {
             let release = info.release_in(&epoch);
             let state = info.state(&epoch);
-            Ok::<_, DataFusionError>(match state.shared(partition, release) {
-                Some(shared) => reducer.windows(info.keys, shared, memory)?,
-                None => {
-                    let runs = coalesced(state.release(partition, release)?);
-                    futures::stream::iter(runs.into_iter().map(Ok)).boxed()
-                }
-            })
+            state.make_room(release, &runtime)?;
+            if let Some(shared) = state.shared(partition, release)
+                && let Some(windows) = reducer.windows(info.keys, shared, memory)?
+            {
+                return Ok::<_, DataFusionError>(windows);
+            }
+            let released = state.release(partition, release)?;
+            if released.is_on_disk() {
+                return Ok(futures::stream::iter(released).boxed());
+            }
+            let runs = coalesced(released.collect::<Result<_>>()?);
+            Ok(futures::stream::iter(runs.into_iter().map(Ok)).boxed())
         });
         Box::pin(RecordBatchStreamAdapter::new(
             schema,
@@ -249,36 +264,44 @@ impl Stateful for TimeWindowGateExec {
         self.input.output_partitioning().partition_count()
     }
 
-    fn fit(&self, epoch: &Epoch) -> Result<()> {
+    fn fit(&self, context: &TaskContext) -> Result<()> {
+        let epoch = &*epoch(context)?;
         let state = self.info.state(epoch);
         let name = self.info.name();
+        let mut moved = false;
         if let Some(runs) = epoch.state.saved_piece(&name) {
             let rows = epoch.state.saved_piece(&rows_of(&name)).unwrap_or_default();
             state.restore(runs, &rows, self.info.evicted(epoch.started_at))?;
             epoch.state.forget_piece(&name);
+            moved = true;
         }
         let partitions = self.partitions();
-        if state.partitions() == partitions || state.partitions() == 0 {
-            return Ok(());
+        if state.partitions() != partitions && state.partitions() != 0 {
+            let keys = self.info.key_range();
+            self.reducer.spread(&state, keys, partitions)?;
+            moved = true;
         }
-        let keys = self.info.key_range();
-        self.reducer.spread(&state, keys, partitions)
+        match moved {
+            true => epoch.state.settle(&state, &context.runtime_env()),
+            false => Ok(()),
+        }
     }
 
     async fn absorb(&self, intake: usize, context: Arc<TaskContext>) -> Result<()> {
         let epoch = epoch(&context)?;
         let state = self.info.state(&epoch);
-        let pool = Arc::clone(context.memory_pool());
+        let runtime = context.runtime_env();
+        let together = together_bytes(&runtime);
         let mut exchange = Exchange::new(self.info.key_range(), self.partitions());
         let mut input = self.input.execute(intake, Arc::clone(&context))?;
-        let mut to = |partition, part| state.absorb(partition, part, epoch.turn(), &pool);
+        let mut to = |partition, part| state.absorb(partition, part, &epoch, &runtime);
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while let Some(batch) = input.next().await {
             let batch = batch?;
             rows += batch.num_rows();
             bytes += batch.get_array_memory_size();
             batches.push(batch);
-            if rows >= TOGETHER || bytes >= TOGETHER_BYTES {
+            if rows >= TOGETHER || bytes >= together {
                 exchange.route(&std::mem::take(&mut batches), &mut to)?;
                 (rows, bytes) = (0, 0);
             }
@@ -292,7 +315,7 @@ impl Stateful for TimeWindowGateExec {
         if self.info.always_emits() && state.is_empty(0) {
             let nothing = self.reducer.of_nothing(context).await?;
             let nothing = Part::whole(nothing);
-            state.absorb(0, nothing, epoch.turn(), context.memory_pool())?;
+            state.absorb(0, nothing, &epoch, &context.runtime_env())?;
         }
         state.set_absorbed();
         Ok(())
@@ -362,6 +385,7 @@ impl Stateful for TimeWindowGateExec {
             open_rows: state.open_rows(),
             groups: state.held_rows(),
             bytes: state.held_bytes(),
+            spilled_bytes: state.spilled_bytes(),
             due: match self.info.mode {
                 OutputMode::Complete => None,
                 _ => state
