@@ -107,13 +107,22 @@ impl Run {
         }
     }
 
+    /// Bytes that it takes in memory, or did before it went to disk.
+    pub(super) fn size(&self) -> u64 {
+        match &self.held {
+            Held::Memory(_) => self.bytes as u64,
+            Held::Disk(at) => at.bytes as u64,
+        }
+    }
+
     /// Whether it is this one, not one with the same rows.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.index, &other.index)
     }
 
     /// Lets go of the memory: the rows are on disk.
-    pub(super) fn put_on_disk(&mut self, at: OnDisk) {
+    pub(super) fn put_on_disk(&mut self, mut at: OnDisk) {
+        at.bytes = self.bytes;
         *self = Self {
             held: Held::Disk(at),
             bytes: 0,

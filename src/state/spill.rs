@@ -31,8 +31,10 @@ pub(super) struct OnDisk {
     file: Arc<dyn SpillFile>,
     schema: SchemaRef,
     from: u64,
-    /// Bytes.
+    /// Bytes on disk.
     pub len: u64,
+    /// Bytes that it took in memory, as its owner counts them.
+    pub bytes: usize,
     pub rows: usize,
 }
 
@@ -129,6 +131,7 @@ impl SpillFiles {
                 schema: run.schema(),
                 from: current.len,
                 len,
+                bytes: 0,
                 rows: run.num_rows(),
             });
             current.len += len;

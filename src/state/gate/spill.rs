@@ -175,14 +175,12 @@ impl GateState {
         if free > limit / 2 {
             return Ok(());
         }
-        // Packed, a run takes about half; a table of its groups takes about twice as much as the run.
-        let bytes = |runs: &[Run]| {
-            let bytes = runs.iter().map(|run| run.bytes as u64 + 2 * run.disk_bytes());
-            bytes.sum()
-        };
-        let wanted = usize::try_from(self.released_in_all(release, bytes)).unwrap_or(usize::MAX);
-        let wanted = wanted.saturating_mul(2).min(limit / 4 * 3);
-        if wanted <= free {
+        let bytes = |runs: &[Run]| runs.iter().map(Run::size).sum();
+        let released = self.released_in_all(release, bytes);
+        // A table of groups takes about twice as much as the runs that it is made of.
+        let wanted = usize::try_from(released).unwrap_or(usize::MAX);
+        let wanted = wanted.saturating_mul(2).clamp(limit / 8, limit);
+        if released == 0 || wanted <= free {
             return Ok(());
         }
         self.spill(self.memory.bytes().saturating_sub(wanted - free), runtime)
