@@ -8,12 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::compute::SortOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -72,6 +73,9 @@ pub struct GateInfo {
     pub counts_late: bool,
     /// Whether the slices are begins of windows: those that `open_windows` counts.
     pub windows: bool,
+    /// Whether runs come out in the order of their windows. The aggregate above then finishes one window after
+    /// the other, and needs memory for one; without a memory limit it is quicker to hash them all.
+    pub in_order: bool,
 }
 
 impl GateInfo {
@@ -194,8 +198,12 @@ impl TimeWindowGateExec {
         };
         // A group is in one partition, which is what hash partitioning by the group promises.
         let partitioning = Partitioning::Hash(columns(0..info.keys + info.bounds()), partitions);
+        let slice = columns(0..1).into_iter();
+        let by_slice =
+            slice.map(|slice| PhysicalSortExpr::new(slice, SortOptions::new(false, false)));
+        let orderings = info.in_order.then(|| by_slice.collect::<Vec<_>>());
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(input.schema()),
+            EquivalenceProperties::new_with_orderings(input.schema(), orderings),
             partitioning,
             EmissionType::Final,
             Boundedness::Bounded,
@@ -240,8 +248,11 @@ impl TimeWindowGateExec {
             {
                 return Ok::<_, DataFusionError>(windows);
             }
-            let released = state.release(partition, release)?;
-            if released.is_on_disk() {
+            let mut released = state.release(partition, release)?;
+            if info.in_order {
+                released.put_in_order();
+            }
+            if info.in_order || released.is_on_disk() {
                 return Ok(futures::stream::iter(released).boxed());
             }
             let runs = coalesced(released.collect::<Result<_>>()?);

@@ -59,6 +59,13 @@ impl Released {
         }
     }
 
+    /// Puts them in the order of their windows.
+    pub fn put_in_order(&mut self) {
+        let mut out: Vec<Out> = std::mem::take(&mut self.out).collect();
+        out.sort_by_key(|out| out.begin);
+        self.out = out.into_iter();
+    }
+
     /// Whether any of them is on disk.
     pub fn is_on_disk(&self) -> bool {
         self.on_disk
@@ -245,11 +252,7 @@ impl GateState {
     }
 
     /// Runs of the touched groups of one window, or of all groups where there is no time.
-    fn touched_window(
-        &self,
-        partition: &Partition,
-        window: Option<i64>,
-    ) -> Result<Vec<Out>> {
+    fn touched_window(&self, partition: &Partition, window: Option<i64>) -> Result<Vec<Out>> {
         let pending = self.within(&partition.pending, window);
         let touched = pending.iter().flat_map(|(_, runs)| runs.iter());
         let Some(groups) = Groups::of(self.keys, touched.map(Run::load))? else {
@@ -261,7 +264,10 @@ impl GateState {
             for run in runs {
                 let found = groups.of_run(run)?;
                 if found.num_rows() > 0 {
-                    out.push(Out { begin, ..Out::made(found, slice) });
+                    out.push(Out {
+                        begin,
+                        ..Out::made(found, slice)
+                    });
                 }
             }
         }

@@ -132,7 +132,11 @@ impl GateState {
     ///
     /// # Errors
     /// - the disk is full, or the disk manager's limit is reached
-    pub(super) fn put_on_disk(&self, runs: &mut [(i64, Run)], runtime: &RuntimeEnv) -> Result<bool> {
+    pub(super) fn put_on_disk(
+        &self,
+        runs: &mut [(i64, Run)],
+        runtime: &RuntimeEnv,
+    ) -> Result<bool> {
         if !self.can_spill() {
             return Ok(false);
         }
