@@ -146,7 +146,9 @@ async fn whole(
 ) -> Result<Given> {
     let ctx = StreamContext::over(session(limit, partitions)).unwrap();
     create(&ctx, grouping, with).await;
-    feed(&ctx, 0..count, count / 2, 400).await;
+    // The table of one window must fit by far.
+    let seconds = if grouping == HOPPING { 1_600 } else { 400 };
+    feed(&ctx, 0..count, count / 2, seconds).await;
     let began = Instant::now();
     let epochs = ctx.refresh("q").await?;
     close(&ctx).await;
