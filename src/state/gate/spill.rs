@@ -176,9 +176,6 @@ impl GateState {
             return Ok(());
         };
         let free = limit.saturating_sub(pool.reserved());
-        if free > limit / 2 {
-            return Ok(());
-        }
         let bytes = |runs: &[Run]| runs.iter().map(Run::size).sum();
         let released = self.released_in_all(release, bytes);
         // A table of groups takes about twice as much as the runs that it is made of.
