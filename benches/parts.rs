@@ -10,20 +10,20 @@
     reason = "a bench stops at the first surprise; its functions are made by a macro"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use datafusion::arrow::array::{
     ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use datafusion::execution::memory_pool::{MemoryPool, UnboundedMemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use tidegate::config::OutputMode;
 use tidegate::context::StreamContext;
 use tidegate::state::{
-    Accepted, Assignment, EventTimes, Fates, GateShape, GateState, Part, Release, merge,
+    Accepted, Assignment, Epoch, EventTimes, Fates, GateShape, GateState, Part, QueryState,
+    Release, merge,
 };
 use tidegate::time::{Closed, Instant, Unit, WindowShape};
 
@@ -118,7 +118,7 @@ fn states(groups: i64) -> RecordBatch {
 }
 
 fn gate(c: &mut Criterion) {
-    let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+    let runtime = RuntimeEnv::default();
     let batch = states(2_048);
     let release = Release {
         mode: OutputMode::Append,
@@ -129,23 +129,24 @@ fn gate(c: &mut Criterion) {
     group.throughput(Throughput::Elements(batch.num_rows() as u64));
     group.bench_function("absorb, release, commit", |b| {
         let new = || {
-            GateState::new(
-                "gate",
-                GateShape::One,
-                1,
-                false,
-                OutputMode::Append,
-                Arc::new(AtomicU64::new(1)),
+            let state = Arc::new(QueryState::default());
+            let gate = state.gate(0, |turn| {
+                GateState::new("gate", GateShape::One, 1, false, OutputMode::Append, turn)
+            });
+            (
+                gate,
+                Epoch::new(0, None, false, HashMap::new(), Arc::clone(&state)),
             )
         };
         b.iter_batched(
             new,
-            |gate| {
-                gate.absorb(0, Part::whole(batch.clone()), 1, &pool)
+            |(gate, epoch)| {
+                gate.absorb(0, Part::whole(batch.clone()), &epoch, &runtime)
                     .unwrap();
-                gate.note(Fates::default(), BTreeMap::new(), 1);
+                gate.note(Fates::default(), BTreeMap::new(), epoch.turn());
                 let out = gate.release(0, release).unwrap();
-                assert_eq!(out.iter().map(RecordBatch::num_rows).sum::<usize>(), 4_096);
+                let rows = out.map(|run| run.unwrap().num_rows());
+                assert_eq!(rows.sum::<usize>(), 4_096);
                 gate.commit(OutputMode::Append, release.after).unwrap()
             },
             BatchSize::SmallInput,

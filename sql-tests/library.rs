@@ -8,6 +8,8 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "library/memory.rs"]
+mod memory;
 #[path = "library/started.rs"]
 mod started;
 
@@ -19,8 +21,6 @@ use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Volatility, create_udaf};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -272,39 +272,6 @@ async fn a_session_of_many_epochs_is_one_group_too() {
     ctx.append("t", rows(&[(1_000, 0)])).await.unwrap();
     ctx.refresh("q").await.unwrap();
     assert!(show(&ctx, "SELECT s FROM q").await.contains("200"));
-}
-
-#[tokio::test]
-async fn without_memory_the_epoch_fails_by_name_and_can_be_tried_again() {
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(GreedyMemoryPool::new(2_000_000)))
-        .build_arc()
-        .unwrap();
-    let config = SessionConfig::new().with_target_partitions(1);
-    let ctx = StreamContext::over(SessionContext::new_with_config_rt(config, runtime)).unwrap();
-    ctx.create_table("t", schema()).unwrap();
-    let keyed = WINDOWS
-        .replace("SELECT ", "SELECT v, ")
-        .replace("GROUP BY ", "GROUP BY v, ");
-    ctx.sql(&format!(
-        "CREATE STREAMING TABLE q WITH (max_rows_per_epoch = 10000) AS {keyed}"
-    ))
-    .await
-    .unwrap();
-    let batch: Vec<(i64, i64)> = (0..200_000).map(|key| (1, key)).collect();
-    ctx.append("t", rows(&batch)).await.unwrap();
-    let error = ctx.refresh("q").await.unwrap_err().to_string();
-    assert!(
-        error.contains("TimeWindowGate 0") && error.contains("memory"),
-        "{error}"
-    );
-    let epochs = ctx.progress("q").unwrap();
-    let accepted: u64 = epochs.iter().map(|epoch| epoch.input_rows).sum();
-    assert_eq!(
-        epochs.last().map(|epoch| epoch.open_rows),
-        Some(accepted),
-        "nothing of the failed epoch stays"
-    );
 }
 
 #[tokio::test]

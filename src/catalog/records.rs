@@ -100,7 +100,8 @@ fn exact(records: &[EpochProgress]) -> Vec<Column> {
 
 /// All figures of each epoch: those of [`refresh_batch`], then
 ///
-/// - `watermark_before` (text), `open_groups`, `skipped_records`, `state_bytes` (numbers)
+/// - `watermark_before` (text), `open_groups`, `skipped_records`, `state_bytes`,
+///   `state_spilled_bytes` (numbers)
 /// - `input_rows_per_second` (null for the first epoch), `processed_rows_per_second`
 /// - `read_ms`, `absorb_ms`, `emit_ms`, `commit_ms`, `duration_ms`
 /// - `sources`, `clauses`, `operators`: lists of structs with the fields of [`SourceProgress`],
@@ -115,6 +116,7 @@ pub fn progress_batch(records: &[EpochProgress]) -> Result<RecordBatch> {
         number("open_groups", records, |r| r.open_groups),
         number("skipped_records", records, |r| r.skipped_records),
         number("state_bytes", records, |r| r.state_bytes),
+        number("state_spilled_bytes", records, |r| r.state_spilled_bytes),
         rate("input_rows_per_second", records, |r| {
             r.input_rows_per_second()
         }),
@@ -168,6 +170,7 @@ fn operator_columns(operators: &[OperatorProgress]) -> Vec<Column> {
         number("state_rows_added", operators, |o| o.state_rows_added),
         number("state_rows_removed", operators, |o| o.state_rows_removed),
         number("state_bytes", operators, |o| o.state_bytes),
+        number("state_spilled_bytes", operators, |o| o.state_spilled_bytes),
         time("closes_at", operators, |o| &o.closes_at),
     ]
 }

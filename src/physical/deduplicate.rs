@@ -171,7 +171,8 @@ impl Stateful for DeduplicateExec {
         self.input.output_partitioning().partition_count()
     }
 
-    fn fit(&self, epoch: &Epoch) -> Result<()> {
+    fn fit(&self, context: &TaskContext) -> Result<()> {
+        let epoch = &*epoch(context)?;
         let state = self.state(epoch)?;
         if let Some(keys) = epoch.state.saved_piece(&self.label()) {
             state.restore(&keys, self.reached(epoch.started_at))?;
@@ -227,7 +228,7 @@ impl Stateful for DeduplicateExec {
         } else {
             Closed::None
         };
-        let pool = Arc::clone(context.memory_pool());
+        let runtime = context.runtime_env();
         let mut input = self.input.execute(partition, Arc::clone(&context))?;
         let mut fates = Fates::default();
         let mut candidates = Vec::new();
@@ -240,8 +241,8 @@ impl Stateful for DeduplicateExec {
             &self.schema(),
             &candidates,
             self.info.hold,
-            epoch.turn(),
-            &pool,
+            &epoch,
+            &runtime,
         )
     }
 

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_datafusion_err};
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
@@ -293,7 +294,15 @@ impl Planning<'_> {
             keys: node.keys.len() + usize::from(node.left_out.is_some()),
             counts_late: node.has_timeless_set(),
             windows: time.is_some(),
+            in_order: self.has_memory_limit()
+                && matches!(shape, GateShape::One | GateShape::Hopping(_))
+                && !node.has_timeless_set(),
         })
+    }
+
+    fn has_memory_limit(&self) -> bool {
+        let pool = &self.session.runtime_env().memory_pool;
+        matches!(pool.memory_limit(), MemoryLimit::Finite(_))
     }
 
     fn closing(&self, time: &GroupTime) -> Result<Closing> {

@@ -29,7 +29,8 @@ pub trait Stateful: Send + Sync {
     /// # Errors
     /// - the state is another operator's
     /// - a key cannot be hashed
-    fn fit(&self, epoch: &Epoch) -> Result<()>;
+    /// - there is neither memory nor disk for the state
+    fn fit(&self, context: &TaskContext) -> Result<()>;
 
     /// Takes in all of the epoch's rows of a partition of the input, once.
     ///

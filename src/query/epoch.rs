@@ -176,7 +176,7 @@ impl Running {
             clause.declare(&self.epoch);
         }
         for gate in parts.gates() {
-            gate.fit(&self.epoch)?;
+            gate.fit(&self.context)?;
         }
         if !parts.gates.is_empty() {
             absorb_all(&parts.lowest, &self.context, self.epoch.has_few_rows()).await?;

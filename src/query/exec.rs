@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_datafusion_err, internal_err};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
@@ -26,6 +26,7 @@ use crate::config::{OutputMode, WatermarkPolicy, rebuilt};
 use crate::logical::{StreamQuery, is_stream_scan};
 use crate::physical::one_child;
 use crate::physical::planner::StreamPlanner;
+use crate::state::MEMORY_LIMIT;
 
 /// Runs the plan below in epochs, and gives the rows that the epochs emit as one stream.
 ///
@@ -144,16 +145,28 @@ impl ExecutionPlan for StreamQueryExec {
             metrics: RunMetrics::new(&self.metrics),
         };
         builder.spawn(async move {
-            match attached {
+            let done = match attached {
                 Some(attached) => match attached.turn().await {
                     Some(mut state) => run.run(&mut state).await,
                     None => Ok(()),
                 },
                 None => run.run(&mut RunState::default()).await,
-            }
+            };
+            done.map_err(with_memory_limit)
         });
         Ok(builder.build())
     }
+}
+
+/// Names the settings where an operator of DataFusion's has no memory: ours do.
+fn with_memory_limit(error: DataFusionError) -> DataFusionError {
+    let exhausted = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+    if !exhausted || error.to_string().contains(MEMORY_LIMIT) {
+        return error;
+    }
+    error.context(format!(
+        "an operator above the state has no memory; {MEMORY_LIMIT} raises the limit"
+    ))
 }
 
 /// DataFusion's planner with our nodes.

@@ -45,8 +45,11 @@ pub struct EpochProgress {
     pub watermark: Option<String>,
     /// Records left out because they could not be read (`on_bad_record = 'skip'`).
     pub skipped_records: u64,
-    /// Bytes of state held between epochs.
+    /// Bytes of state held in memory between epochs.
     pub state_bytes: u64,
+    /// Bytes of state held on disk between epochs, packed: what had no room in memory.
+    #[serde(default)]
+    pub state_spilled_bytes: u64,
     /// What each source gave.
     pub sources: Vec<SourceProgress>,
     /// What passed each WATERMARK clause, in the order of the text.
@@ -156,8 +159,11 @@ pub struct OperatorProgress {
     pub state_rows_added: u64,
     /// Rows of state that the epoch removed.
     pub state_rows_removed: u64,
-    /// Bytes of state held.
+    /// Bytes of state held in memory.
     pub state_bytes: u64,
+    /// Bytes of state held on disk, packed.
+    #[serde(default)]
+    pub state_spilled_bytes: u64,
     /// Watermark that closes the oldest open window.
     pub closes_at: Option<String>,
     pub(crate) due: Option<Instant>,

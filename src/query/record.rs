@@ -79,6 +79,7 @@ pub(super) fn record(
         watermark: show(committed.reached),
         skipped_records: sources.iter().map(|source| source.skipped_records).sum(),
         state_bytes: total(&|counts| counts.bytes),
+        state_spilled_bytes: total(&|counts| counts.spilled_bytes),
         sources,
         clauses: committed
             .clauses
@@ -134,6 +135,7 @@ fn operator(name: String, counts: &OperatorCounts, unit: Unit, zoned: bool) -> O
         state_rows_added: counts.turnover.added,
         state_rows_removed: counts.turnover.removed,
         state_bytes: counts.bytes,
+        state_spilled_bytes: counts.spilled_bytes,
         closes_at: counts.due.map(|due| show_instant(due, unit, zoned)),
         due: counts.due,
     }

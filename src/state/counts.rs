@@ -56,8 +56,10 @@ pub struct OperatorCounts {
     pub open_rows: u64,
     /// Groups of partial state, or keys, that are held.
     pub groups: u64,
-    /// Bytes that are held.
+    /// Bytes that are held in memory.
     pub bytes: u64,
+    /// Bytes that are held on disk.
+    pub spilled_bytes: u64,
     /// Least watermark that closes the oldest open window.
     pub due: Option<Instant>,
 }

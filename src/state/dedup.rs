@@ -19,9 +19,10 @@ use datafusion::arrow::compute::{cast, concat_batches, filter_record_batch, take
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, exec_err, internal_err};
-use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnv;
 
 use super::counts::{Fates, OperatorCounts, Turnover};
+use super::epoch::Epoch;
 use super::keys::with_one_zero;
 use super::memory::StateMemory;
 use crate::checkpoint::{Piece, Until, Whole};
@@ -80,7 +81,7 @@ impl DedupState {
         Ok(Self {
             memory: StateMemory::new(
                 name,
-                "for its keys; raise the memory limit or shorten the delay",
+                "for its keys, which stay in memory; shorten the delay",
             ),
             converter: RowConverter::new(fields.collect())?,
             key_types,
@@ -120,15 +121,15 @@ impl DedupState {
         schema: &SchemaRef,
         candidates: &[Candidates],
         hold: i64,
-        epoch: u64,
-        pool: &Arc<dyn MemoryPool>,
+        epoch: &Epoch,
+        runtime: &RuntimeEnv,
     ) -> Result<()> {
         let held = self.partition(partition);
         let first = first_of_keys(&self.converter, candidates, &lock(&held).seen)?;
         let bytes = first.iter().map(|(key, ..)| key_bytes(key)).sum();
-        self.memory.reserve(bytes, pool)?;
+        epoch.state.reserve(&self.memory, bytes, runtime)?;
         let mut held = lock(&held);
-        if epoch != self.turn.load(Ordering::SeqCst) {
+        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
             self.memory.free(bytes);
             return exec_err!("the epoch was given up");
         }

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::future::BoxFuture;
 
 use super::dedup::DedupState;
 use super::gate::GateState;
+use super::memory::StateMemory;
 use super::times::EventTimes;
 use super::watermarks::{Observed, Watermarks};
 use crate::time::Instant;
@@ -42,6 +44,8 @@ pub struct QueryState {
     saved: Mutex<BTreeMap<String, Vec<RecordBatch>>>,
     /// Moves on when an epoch begins and when one is undone: what an earlier one still writes is not taken.
     turn: Arc<AtomicU64>,
+    /// Held by who writes state to disk.
+    spilling: Mutex<()>,
 }
 
 impl QueryState {
@@ -91,6 +95,50 @@ impl QueryState {
     pub fn forget_piece(&self, name: &str) {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         saved.remove(name);
+    }
+
+    /// Reserves memory for an operator's state. When the pool has no room, runs of the query's gates go to disk:
+    /// half of what each holds in memory, and all of it if that is not enough.
+    ///
+    /// # Errors
+    /// - there is no room even so; the error names the operator and the settings
+    /// - the disk is full, or the disk manager's limit is reached
+    pub(super) fn reserve(
+        &self,
+        memory: &StateMemory,
+        bytes: usize,
+        runtime: &RuntimeEnv,
+    ) -> Result<()> {
+        let pool = &runtime.memory_pool;
+        if memory.takes(bytes, pool) {
+            return Ok(());
+        }
+        let _alone = self.spilling.lock().unwrap_or_else(PoisonError::into_inner);
+        for share in [1, 2, usize::MAX] {
+            // At first nothing: another one may have made room meanwhile.
+            if share > 1 {
+                for gate in self.all_gates() {
+                    gate.spill(gate.memory().bytes() / share, runtime)?;
+                }
+            }
+            if memory.takes(bytes, pool) {
+                return Ok(());
+            }
+        }
+        memory.reserve(bytes, pool)
+    }
+
+    /// Finds room for state that is there already, of a checkpoint.
+    ///
+    /// # Errors
+    /// - those of [`reserve`](Self::reserve)
+    pub fn settle(&self, gate: &GateState, runtime: &RuntimeEnv) -> Result<()> {
+        self.reserve(gate.memory(), 0, runtime)
+    }
+
+    fn all_gates(&self) -> Vec<Arc<GateState>> {
+        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.values().cloned().collect()
     }
 
     /// Undoes what a running epoch did to every operator.

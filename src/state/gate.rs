@@ -21,8 +21,9 @@
 
 mod release;
 mod saved;
+mod spill;
 
-pub use release::{SharedSlices, WindowOfSlices};
+pub use release::{Released, SharedSlices, WindowOfSlices};
 pub use saved::{GateAdded, rows_of};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,14 +32,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnv;
 
 use super::assign::LATE;
 use super::counts::{Fates, Turnover};
+use super::epoch::Epoch;
 use super::groups::KeyIndex;
 use super::memory::StateMemory;
 use super::runs::{self, Part, Run, TIMELESS};
 use super::sessions::{self, Settled};
+use super::spill::SpillFiles;
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
 
@@ -128,6 +131,9 @@ pub struct GateState {
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     rows: Mutex<Rows>,
     memory: StateMemory,
+    files: SpillFiles,
+    /// Whether there may be runs on disk.
+    on_disk: AtomicBool,
     /// Whether the epoch's rows have come in.
     absorbed: AtomicBool,
     /// Held by who takes them in.
@@ -180,8 +186,10 @@ impl GateState {
             rows: Mutex::default(),
             memory: StateMemory::new(
                 name,
-                "for the open windows; raise the memory limit, shorten the delay or close windows sooner",
+                "for the open windows; shorten the delay or close windows sooner",
             ),
+            files: SpillFiles::default(),
+            on_disk: AtomicBool::new(false),
             sparse: AtomicBool::new(false),
             absorbed: AtomicBool::new(false),
             intake: tokio::sync::Mutex::default(),
@@ -247,32 +255,36 @@ impl GateState {
     /// Counts the memory of a run's index with that of the run.
     fn with_index(&self, run: &mut Run) {
         if self.indexed {
-            run.bytes += run.batch.num_rows() * KeyIndex::ROW_BYTES;
+            run.bytes += run.rows() * KeyIndex::ROW_BYTES;
         }
     }
 
-    /// Adds partial states of the running epoch, whose turn this is.
+    /// Adds partial states of the running epoch. Those that the memory pool has no room for go to disk.
     ///
     /// # Errors
-    /// - the memory pool has no room for them
+    /// - the memory pool has no room for them, and they cannot be on disk
     /// - the epoch was undone
     pub fn absorb(
         &self,
         partition: usize,
         part: Part,
-        epoch: u64,
-        pool: &Arc<dyn MemoryPool>,
+        epoch: &Epoch,
+        runtime: &RuntimeEnv,
     ) -> Result<()> {
         let mut runs = self.cut(part)?;
         if self.counts_late {
             // Rows that are too late for their windows have counted in the groups without one.
             runs.retain(|(slice, _)| *slice != LATE);
         }
-        self.memory
-            .reserve(runs.iter().map(|(_, run)| run.bytes).sum(), pool)?;
+        let bytes = runs.iter().map(|(_, run)| run.bytes).sum();
+        if let Err(no_room) = epoch.state.reserve(&self.memory, bytes, runtime)
+            && !self.put_on_disk(&mut runs, runtime)?
+        {
+            return Err(no_room);
+        }
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
-        if epoch != self.turn.load(Ordering::SeqCst) {
+        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
             // This epoch was undone while its last rows were on their way.
             self.memory
                 .free(runs.iter().map(|(_, run)| run.bytes).sum());
@@ -333,6 +345,7 @@ impl GateState {
             }
         }
         self.memory.free(freed);
+        self.settle_disk();
         let mut rows = lock(&self.rows);
         for (slice, count) in std::mem::take(&mut rows.pending) {
             rows.accepted += count;
@@ -373,7 +386,7 @@ impl GateState {
             before += partition
                 .kept
                 .values()
-                .map(|runs| sessions::rows(batches(runs)))
+                .map(|runs| sessions::rows(resident(runs)))
                 .sum::<u64>();
             removed += settled
                 .closed
@@ -437,7 +450,7 @@ impl GateState {
                 let partitions: Vec<_> = lock(&self.partitions).clone();
                 let ends = partitions.iter().filter_map(|partition| {
                     let partition = lock(partition);
-                    let runs = partition.kept.values().flat_map(|runs| batches(runs));
+                    let runs = partition.kept.values().flat_map(|runs| resident(runs));
                     runs.filter_map(|run| sessions::first_end(&run)).min()
                 });
                 ends.min()
@@ -464,7 +477,7 @@ impl GateState {
                         lock(partition)
                             .kept
                             .values()
-                            .map(|runs| sessions::rows(batches(runs)))
+                            .map(|runs| sessions::rows(resident(runs)))
                             .sum::<u64>()
                     })
                     .sum()
@@ -483,15 +496,20 @@ impl GateState {
         rows.sum()
     }
 
-    /// Bytes of state held.
+    /// Bytes of state held in memory.
     pub fn held_bytes(&self) -> u64 {
         self.memory.bytes() as u64
     }
 
+    /// What it has reserved.
+    pub(super) fn memory(&self) -> &StateMemory {
+        &self.memory
+    }
+
     /// Runs of a partition that are to be merged: the newest of a slice that has more than `limit`, and
     /// with them older ones that are no larger than they together. So a row is merged as often as the
-    /// number of rows doubles, and a large run is not read for the sake of small ones. All sessions when
-    /// they are in pieces, each of another epoch.
+    /// number of rows doubles, and a large run is not read for the sake of small ones; one on disk and those
+    /// before it neither. All sessions when they are in pieces, each of another epoch.
     pub fn fragmented(&self, partition: usize, limit: usize) -> Vec<Fragments> {
         let partition = self.partition(partition);
         let partition = lock(&partition);
@@ -501,7 +519,11 @@ impl GateState {
             .saturating_add(limit as u64);
         let first = |runs: &[Run]| match self.shape {
             GateShape::Sessions => (runs::rows(runs) > whole).then_some(0),
-            _ => (runs.len() > limit).then(|| runs::newest(runs, limit)),
+            _ => {
+                let from = self.behind_disk(runs);
+                let rest = runs.get(from..).unwrap_or_default();
+                (rest.len() > limit).then(|| from + runs::newest(rest, limit))
+            }
         };
         let slices = partition.kept.iter().filter_map(|(slice, runs)| {
             let first = first(runs)?;
@@ -509,7 +531,7 @@ impl GateState {
             Some(Fragments {
                 slice: *slice,
                 first,
-                runs: batches(rest).collect(),
+                runs: resident(rest).collect(),
             })
         });
         slices.collect()
@@ -529,15 +551,15 @@ impl GateState {
         self.memory.change(before, after);
     }
 
-    /// All runs of earlier epochs.
-    pub fn all_runs(&self) -> Vec<RecordBatch> {
+    /// All runs of earlier epochs, one after the other; what is on disk is read on the way.
+    pub fn all_runs(&self) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let mut all = Vec::new();
         for partition in &partitions {
             let partition = lock(partition);
-            all.extend(partition.kept.values().flat_map(|runs| batches(runs)));
+            all.extend(partition.kept.values().flatten().cloned());
         }
-        all
+        all.into_iter().map(|run| run.load())
     }
 
     /// Puts the same runs in the place of those there are, in as many partitions as are given.
@@ -570,7 +592,7 @@ impl GateState {
     }
 }
 
-/// The rows of runs.
-fn batches(runs: &[Run]) -> impl Iterator<Item = RecordBatch> + '_ {
-    runs.iter().map(|run| run.batch.clone())
+/// The rows of runs that are in memory.
+fn resident(runs: &[Run]) -> impl Iterator<Item = RecordBatch> + '_ {
+    runs.iter().filter_map(Run::in_memory).cloned()
 }

@@ -85,23 +85,26 @@ pub(super) struct Groups {
 
 impl Groups {
     /// The groups of `runs`, whose key columns are the `keys` columns behind the first.
-    pub(super) fn of<'a>(
+    ///
+    /// # Errors
+    /// - one of them cannot be read
+    pub(super) fn of(
         keys: usize,
-        runs: impl Iterator<Item = &'a RecordBatch>,
+        mut runs: impl Iterator<Item = Result<RecordBatch>>,
     ) -> Result<Option<Self>> {
-        let mut runs = runs.peekable();
-        let Some(first) = runs.peek() else {
+        let Some(first) = runs.next().transpose()? else {
             return Ok(None);
         };
-        let fields = key_columns(first, keys)
+        let fields = key_columns(&first, keys)
             .into_iter()
             .map(|column| SortField::new(column.data_type().clone()));
         let converter = RowConverter::new(fields.collect())?;
         let (mut rows, mut all) = (HashSet::new(), HashSet::new());
-        for run in runs {
-            let converted = converter.convert_columns(&key_columns(run, keys))?;
+        for run in std::iter::once(Ok(first)).chain(runs) {
+            let run = run?;
+            let converted = converter.convert_columns(&key_columns(&run, keys))?;
             rows.extend(converted.iter().map(|row| row.owned()));
-            all.extend(hashes(run, keys)?);
+            all.extend(hashes(&run, keys)?);
         }
         Ok(Some(Self {
             keys,
@@ -111,23 +114,30 @@ impl Groups {
         }))
     }
 
-    /// The rows of a run whose group is one of these. Its cost follows the groups sought, not those held.
+    /// The rows of a run whose group is one of these. Its cost follows the groups sought, not those held; a run
+    /// on disk is read.
+    ///
+    /// # Errors
+    /// - it cannot be read
     pub(super) fn of_run(&self, run: &Run) -> Result<RecordBatch> {
         if self.keys == 0 {
-            return Ok(run.batch.clone());
+            return run.load();
         }
-        if run.batch.num_rows() / SEARCH < self.rows.len() {
-            return self.exactly(&run.batch);
+        let Some(batch) = run.in_memory() else {
+            return self.exactly(&run.load()?);
+        };
+        if batch.num_rows() / SEARCH < self.rows.len() {
+            return self.exactly(batch);
         }
         let index = match run.index.get() {
             Some(index) => index,
             None => {
-                let made = KeyIndex::of(&run.batch, self.keys)?;
+                let made = KeyIndex::of(batch, self.keys)?;
                 run.index.get_or_init(|| made)
             }
         };
         // Groups of one hash need not be one group.
-        self.exactly(&take_record_batch(&run.batch, &index.find(&self.hashes))?)
+        self.exactly(&take_record_batch(batch, &index.find(&self.hashes))?)
     }
 
     fn exactly(&self, run: &RecordBatch) -> Result<RecordBatch> {
@@ -182,7 +192,7 @@ mod tests {
     #[test]
     fn groups_are_found_by_search_and_by_reading() {
         let touched = run(vec![3.0, 700.0, 5_000.0, 0.0]);
-        let groups = Groups::of(1, [&touched.batch].into_iter())
+        let groups = Groups::of(1, [touched.load()].into_iter())
             .unwrap()
             .unwrap();
         let large = run((0..1_000).map(f64::from).collect());
@@ -195,7 +205,7 @@ mod tests {
     #[test]
     fn both_zeros_are_one_group() {
         let touched = run(vec![-0.0]);
-        let groups = Groups::of(1, [&touched.batch].into_iter())
+        let groups = Groups::of(1, [touched.load()].into_iter())
             .unwrap()
             .unwrap();
         assert_eq!(found(&groups, &run(vec![1.0, 0.0])), [1]);

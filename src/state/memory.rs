@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
+/// The settings of the pool's size, as errors name them.
+pub const MEMORY_LIMIT: &str = "--memory-limit or datafusion.runtime.memory_limit";
+
 /// What an operator has reserved, and where.
 #[derive(Debug)]
 pub(super) struct StateMemory {
@@ -63,7 +66,22 @@ impl StateMemory {
         }
         let reserved = held.pool.as_ref();
         let grown = reserved.map_or(Ok(()), |(_, reservation)| reservation.try_grow(bytes));
-        grown.map_err(|error| error.context(format!("{} has no memory {}", self.name, self.advice)))
+        grown.map_err(|error| {
+            let (name, advice) = (&self.name, self.advice);
+            error.context(format!(
+                "{name} has no memory {advice}; {MEMORY_LIMIT} raises the limit"
+            ))
+        })
+    }
+
+    /// Name of the operator.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reserves memory in a pool, if it has room.
+    pub(super) fn takes(&self, bytes: usize, pool: &Arc<dyn MemoryPool>) -> bool {
+        self.reserve(bytes, pool).is_ok()
     }
 
     /// Changes what is held by what runs became: no pool is asked, for they are there.

@@ -6,6 +6,9 @@
 //!
 //! An epoch's additions are *pending* until it commits, and are dropped if it fails: state never
 //! holds half an epoch.
+//!
+//! State counts against the session's memory pool. When that has no room, runs go to disk and are read back one
+//! by one when they are released ([`QueryState`] says which, `spill` how). Sessions and keys stay in memory.
 
 mod assign;
 mod counts;
@@ -19,6 +22,7 @@ mod memory;
 mod partial;
 mod runs;
 mod sessions;
+mod spill;
 mod times;
 mod watermarks;
 
@@ -28,9 +32,11 @@ pub use dedup::{Candidates, DedupState};
 pub use dense::Near;
 pub use epoch::{Epoch, FEW_ROWS, QueryState, RowFeed, SourceSlice};
 pub use gate::{
-    Fragments, GateAdded, GateShape, GateState, Release, SharedSlices, WindowOfSlices, rows_of,
+    Fragments, GateAdded, GateShape, GateState, Release, Released, SharedSlices, WindowOfSlices,
+    rows_of,
 };
 pub use keys::KeyNumbers;
+pub use memory::MEMORY_LIMIT;
 pub use partial::{Arguments, PartialAggregate};
 pub use runs::{Part, coalesced, slices};
 pub use sessions::{Merged, merge};

@@ -11,6 +11,7 @@ use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, internal_datafusion_err};
 
 use super::groups::KeyIndex;
+use super::spill::OnDisk;
 
 /// The slice of groups without a time beside groups with one: no watermark reaches it.
 pub(super) const TIMELESS: i64 = i64::MAX;
@@ -41,10 +42,18 @@ impl Part {
 /// Rows of partial state, and the memory that was reserved for them.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
-    pub batch: RecordBatch,
+    held: Held,
+    /// None on disk.
     pub bytes: usize,
     /// Made when groups are first sought in it.
     pub index: Arc<OnceLock<KeyIndex>>,
+}
+
+/// Where the rows of a run are.
+#[derive(Debug, Clone)]
+enum Held {
+    Memory(RecordBatch),
+    Disk(OnDisk),
 }
 
 impl Run {
@@ -57,10 +66,73 @@ impl Run {
     /// A batch that shares its memory with others, and its share.
     pub(super) fn part(batch: RecordBatch, bytes: usize) -> Self {
         Self {
-            batch,
+            held: Held::Memory(batch),
             bytes,
             index: Arc::default(),
         }
+    }
+
+    /// How many rows it has.
+    pub(super) fn rows(&self) -> usize {
+        match &self.held {
+            Held::Memory(batch) => batch.num_rows(),
+            Held::Disk(at) => at.rows,
+        }
+    }
+
+    /// Its rows, if they are in memory.
+    pub(super) fn in_memory(&self) -> Option<&RecordBatch> {
+        match &self.held {
+            Held::Memory(batch) => Some(batch),
+            Held::Disk(_) => None,
+        }
+    }
+
+    /// Its rows, read from disk if they are there.
+    ///
+    /// # Errors
+    /// - they cannot be read
+    pub(super) fn load(&self) -> Result<RecordBatch> {
+        match &self.held {
+            Held::Memory(batch) => Ok(batch.clone()),
+            Held::Disk(at) => at.load(),
+        }
+    }
+
+    /// Bytes that it takes on disk.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        match &self.held {
+            Held::Memory(_) => 0,
+            Held::Disk(at) => at.len,
+        }
+    }
+
+    /// Bytes that it takes in memory, or did before it went to disk.
+    pub(super) fn size(&self) -> u64 {
+        match &self.held {
+            Held::Memory(_) => self.bytes as u64,
+            Held::Disk(at) => at.bytes as u64,
+        }
+    }
+
+    /// Whether it is this one, not one with the same rows.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.index, &other.index)
+    }
+
+    /// Lets go of the memory: the rows are on disk.
+    pub(super) fn put_on_disk(&mut self, mut at: OnDisk) {
+        at.bytes = self.bytes;
+        *self = Self {
+            held: Held::Disk(at),
+            bytes: 0,
+            index: Arc::default(),
+        };
+    }
+
+    /// Puts a copy in the place of rows that share their memory with others.
+    pub(super) fn put_alone(&mut self, batch: RecordBatch, bytes: usize) {
+        (self.held, self.bytes) = (Held::Memory(batch), bytes);
     }
 }
 
@@ -71,7 +143,7 @@ pub(super) fn bytes(runs: &[Run]) -> usize {
 
 /// Rows of partial state in some runs.
 pub(super) fn rows(runs: &[Run]) -> u64 {
-    runs.iter().map(|run| run.batch.num_rows() as u64).sum()
+    runs.iter().map(|run| run.rows() as u64).sum()
 }
 
 /// Where the newest runs begin that are worth merging: half of `limit`, and older ones as long as they are
@@ -79,7 +151,7 @@ pub(super) fn rows(runs: &[Run]) -> u64 {
 pub(super) fn newest(runs: &[Run], limit: usize) -> usize {
     let (mut first, mut behind) = (runs.len(), 0);
     for run in runs.iter().rev() {
-        let rows = run.batch.num_rows();
+        let rows = run.rows();
         if runs.len() - first >= limit / 2 && rows > behind {
             break;
         }
@@ -87,6 +159,12 @@ pub(super) fn newest(runs: &[Run], limit: usize) -> usize {
         behind += rows;
     }
     first
+}
+
+/// Where the runs begin that are behind all those on disk.
+pub(super) fn behind_disk(runs: &[Run]) -> usize {
+    let last = runs.iter().rposition(|run| run.in_memory().is_none());
+    last.map_or(0, |last| last + 1)
 }
 
 /// The slices of a run's rows: its first column.

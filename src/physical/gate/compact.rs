@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -38,6 +38,11 @@ pub(crate) struct Reducer {
     pub raw_schema: SchemaRef,
 }
 
+/// Whether a memory pool had no room.
+fn is_exhausted(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
 impl Reducer {
     /// Merges the runs of every slice of a partition that has too many.
     pub(super) async fn compact(
@@ -52,8 +57,12 @@ impl Reducer {
             OutputMode::Append | OutputMode::Complete => RUNS,
         };
         for fragments in state.fragmented(partition, limit) {
-            let merged = self.merge(fragments.runs.clone(), context).await?;
-            state.compacted(partition, &fragments, merged);
+            match self.merge(fragments.runs.clone(), context).await {
+                Ok(merged) => state.compacted(partition, &fragments, merged),
+                // They stay as they are, and are merged when there is room or when they are released.
+                Err(error) if is_exhausted(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -86,19 +95,20 @@ impl Reducer {
         })
     }
 
-    /// The windows of slices that they share, merged one after the other. Runs have so many keys.
+    /// The windows of slices that they share, merged one after the other. Runs have so many keys. None where
+    /// there is no memory to merge them in.
     pub(super) fn windows(
         &self,
         keys: usize,
         shared: SharedSlices,
         memory: MemoryReservation,
-    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    ) -> Result<Option<BoxStream<'static, Result<RecordBatch>>>> {
         let run = shared.slices.iter().flatten().next();
         let Some(schema) = run.map(RecordBatch::schema) else {
-            return Ok(futures::stream::empty().boxed());
+            return Ok(Some(futures::stream::empty().boxed()));
         };
         let windows = Windows::try_new(schema, keys, &self.aggregates, shared, memory)?;
-        Ok(futures::stream::iter(windows).boxed())
+        Ok(windows.map(|windows| futures::stream::iter(windows).boxed()))
     }
 
     /// Partial state of the one group of an aggregate without GROUP BY, over no rows.
@@ -147,6 +157,7 @@ impl Reducer {
         };
         let (mut together, mut bytes) = (Vec::new(), 0);
         for run in state.all_runs() {
+            let run = run?;
             bytes += run.get_array_memory_size();
             together.push(run);
             if bytes >= TOGETHER_BYTES {

@@ -8,11 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::compute::SortOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, internal_err};
-use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -42,6 +44,14 @@ const TOGETHER: usize = 65_536;
 /// Bytes that are: texts of more may not fit one column.
 const TOGETHER_BYTES: usize = 256 << 20;
 
+/// The same under a memory limit, of which what is on the way takes a small share.
+fn together_bytes(runtime: &RuntimeEnv) -> usize {
+    match runtime.memory_pool.memory_limit() {
+        MemoryLimit::Finite(limit) => TOGETHER_BYTES.min(limit / 16),
+        _ => TOGETHER_BYTES,
+    }
+}
+
 /// What a gate is, apart from its input.
 #[derive(Debug)]
 pub struct GateInfo {
@@ -63,6 +73,9 @@ pub struct GateInfo {
     pub counts_late: bool,
     /// Whether the slices are begins of windows: those that `open_windows` counts.
     pub windows: bool,
+    /// Whether runs come out in the order of their windows. The aggregate above then finishes one window after
+    /// the other, and needs memory for one; without a memory limit it is quicker to hash them all.
+    pub in_order: bool,
 }
 
 impl GateInfo {
@@ -185,8 +198,12 @@ impl TimeWindowGateExec {
         };
         // A group is in one partition, which is what hash partitioning by the group promises.
         let partitioning = Partitioning::Hash(columns(0..info.keys + info.bounds()), partitions);
+        let slice = columns(0..1).into_iter();
+        let by_slice =
+            slice.map(|slice| PhysicalSortExpr::new(slice, SortOptions::new(false, false)));
+        let orderings = info.in_order.then(|| by_slice.collect::<Vec<_>>());
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(input.schema()),
+            EquivalenceProperties::new_with_orderings(input.schema(), orderings),
             partitioning,
             EmissionType::Final,
             Boundedness::Bounded,
@@ -217,6 +234,7 @@ impl TimeWindowGateExec {
         epoch: Arc<Epoch>,
         context: &TaskContext,
     ) -> SendableRecordBatchStream {
+        let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new(self.info.name());
         let memory = consumer.register(context.memory_pool());
         let (schema, info) = (self.schema(), Arc::clone(&self.info));
@@ -224,13 +242,21 @@ impl TimeWindowGateExec {
         let released = futures::stream::once(async move {
             let release = info.release_in(&epoch);
             let state = info.state(&epoch);
-            Ok::<_, DataFusionError>(match state.shared(partition, release) {
-                Some(shared) => reducer.windows(info.keys, shared, memory)?,
-                None => {
-                    let runs = coalesced(state.release(partition, release)?);
-                    futures::stream::iter(runs.into_iter().map(Ok)).boxed()
-                }
-            })
+            state.make_room(release, &runtime)?;
+            if let Some(shared) = state.shared(partition, release)
+                && let Some(windows) = reducer.windows(info.keys, shared, memory)?
+            {
+                return Ok::<_, DataFusionError>(windows);
+            }
+            let mut released = state.release(partition, release)?;
+            if info.in_order {
+                released.put_in_order();
+            }
+            if info.in_order || released.is_on_disk() {
+                return Ok(futures::stream::iter(released).boxed());
+            }
+            let runs = coalesced(released.collect::<Result<_>>()?);
+            Ok(futures::stream::iter(runs.into_iter().map(Ok)).boxed())
         });
         Box::pin(RecordBatchStreamAdapter::new(
             schema,
@@ -249,36 +275,44 @@ impl Stateful for TimeWindowGateExec {
         self.input.output_partitioning().partition_count()
     }
 
-    fn fit(&self, epoch: &Epoch) -> Result<()> {
+    fn fit(&self, context: &TaskContext) -> Result<()> {
+        let epoch = &*epoch(context)?;
         let state = self.info.state(epoch);
         let name = self.info.name();
+        let mut moved = false;
         if let Some(runs) = epoch.state.saved_piece(&name) {
             let rows = epoch.state.saved_piece(&rows_of(&name)).unwrap_or_default();
             state.restore(runs, &rows, self.info.evicted(epoch.started_at))?;
             epoch.state.forget_piece(&name);
+            moved = true;
         }
         let partitions = self.partitions();
-        if state.partitions() == partitions || state.partitions() == 0 {
-            return Ok(());
+        if state.partitions() != partitions && state.partitions() != 0 {
+            let keys = self.info.key_range();
+            self.reducer.spread(&state, keys, partitions)?;
+            moved = true;
         }
-        let keys = self.info.key_range();
-        self.reducer.spread(&state, keys, partitions)
+        match moved {
+            true => epoch.state.settle(&state, &context.runtime_env()),
+            false => Ok(()),
+        }
     }
 
     async fn absorb(&self, intake: usize, context: Arc<TaskContext>) -> Result<()> {
         let epoch = epoch(&context)?;
         let state = self.info.state(&epoch);
-        let pool = Arc::clone(context.memory_pool());
+        let runtime = context.runtime_env();
+        let together = together_bytes(&runtime);
         let mut exchange = Exchange::new(self.info.key_range(), self.partitions());
         let mut input = self.input.execute(intake, Arc::clone(&context))?;
-        let mut to = |partition, part| state.absorb(partition, part, epoch.turn(), &pool);
+        let mut to = |partition, part| state.absorb(partition, part, &epoch, &runtime);
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while let Some(batch) = input.next().await {
             let batch = batch?;
             rows += batch.num_rows();
             bytes += batch.get_array_memory_size();
             batches.push(batch);
-            if rows >= TOGETHER || bytes >= TOGETHER_BYTES {
+            if rows >= TOGETHER || bytes >= together {
                 exchange.route(&std::mem::take(&mut batches), &mut to)?;
                 (rows, bytes) = (0, 0);
             }
@@ -292,7 +326,7 @@ impl Stateful for TimeWindowGateExec {
         if self.info.always_emits() && state.is_empty(0) {
             let nothing = self.reducer.of_nothing(context).await?;
             let nothing = Part::whole(nothing);
-            state.absorb(0, nothing, epoch.turn(), context.memory_pool())?;
+            state.absorb(0, nothing, &epoch, &context.runtime_env())?;
         }
         state.set_absorbed();
         Ok(())
@@ -362,6 +396,7 @@ impl Stateful for TimeWindowGateExec {
             open_rows: state.open_rows(),
             groups: state.held_rows(),
             bytes: state.held_bytes(),
+            spilled_bytes: state.spilled_bytes(),
             due: match self.info.mode {
                 OutputMode::Complete => None,
                 _ => state

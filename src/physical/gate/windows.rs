@@ -3,6 +3,9 @@
 //! A slice is in `size / slide` windows, and DataFusion's final aggregate would hash each of its rows once for
 //! every one of them. Here each key gets a number once, and the states of a window's runs are merged by
 //! number, with DataFusion's own accumulators. One row a group and window goes on.
+//!
+//! Where there is no memory for the states of a window, its runs go on as they are: the aggregate above merges
+//! them, and can spill.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
@@ -34,19 +37,32 @@ pub(super) struct Windows {
     keys: Vec<ArrayRef>,
     groups: usize,
     windows: std::vec::IntoIter<WindowOfSlices>,
-    /// Of one window's states at a time.
+    /// Runs that go on as they are, the last one first.
+    plain: Vec<Plain>,
+    /// Of the numbers, and of one window's states at a time.
     memory: MemoryReservation,
+    /// Bytes of the numbers.
+    numbered: usize,
+}
+
+/// A run that goes on as it is.
+struct Plain {
+    /// The window that it is for.
+    begin: i64,
+    slice: usize,
+    run: usize,
 }
 
 impl Windows {
-    /// The windows of slices, whose runs are `(slice, keys …, states …)` with so many keys.
+    /// The windows of slices, whose runs are `(slice, keys …, states …)` with so many keys. None where there is no
+    /// memory for the numbers of the keys.
     pub(super) fn try_new(
         schema: SchemaRef,
         keys: usize,
         aggregates: &[Arc<AggregateFunctionExpr>],
         shared: SharedSlices,
         memory: MemoryReservation,
-    ) -> Result<Self> {
+    ) -> Result<Option<Self>> {
         let mut states = Vec::with_capacity(aggregates.len());
         let mut from = 0;
         for aggregate in aggregates {
@@ -58,19 +74,26 @@ impl Windows {
         let mut numbers = KeyNumbers::try_new(Arc::new(schema.project(&columns)?))?;
         let mut of_rows = Vec::new();
         let mut slices = Vec::with_capacity(shared.slices.len());
+        let mut numbered = 0;
         for runs in shared.slices {
-            let runs = runs.iter().map(|run| {
+            let mut slice = Slice { runs: Vec::new() };
+            for run in runs {
                 let (keyed, states) = run.columns().split_at(1 + keys);
                 let keyed = keyed.get(1..).unwrap_or_default();
                 numbers.number(keyed, run.num_rows(), &mut of_rows)?;
-                let of_rows = of_rows.iter().map(|number| *number as u32).collect();
-                Ok((of_rows, states.to_vec()))
-            });
-            let runs = runs.collect::<Result<_>>()?;
-            slices.push(Slice { runs });
+                let of_rows: Vec<u32> = of_rows.iter().map(|number| *number as u32).collect();
+                numbered += of_rows.capacity() * size_of::<u32>();
+                if memory.try_resize(numbered + numbers.size()).is_err() {
+                    memory.free();
+                    return Ok(None);
+                }
+                slice.runs.push((of_rows, states.to_vec()));
+            }
+            slices.push(slice);
         }
+        numbered += numbers.size();
         let (groups, keys) = (numbers.count(), numbers.finish()?);
-        Ok(Self {
+        Ok(Some(Self {
             schema,
             aggregates: aggregates.to_vec(),
             states,
@@ -78,12 +101,14 @@ impl Windows {
             keys,
             groups,
             windows: shared.windows.into_iter(),
+            plain: Vec::new(),
             memory,
-        })
+            numbered,
+        }))
     }
 
-    /// Partial states of a window: `(begin, keys …, states …)`, a row a group.
-    fn window(&self, window: &WindowOfSlices) -> Result<RecordBatch> {
+    /// Partial states of a window: `(begin, keys …, states …)`, a row a group. None where there is no memory.
+    fn window(&self, window: &WindowOfSlices) -> Result<Option<RecordBatch>> {
         let accumulators = self.aggregates.iter().map(accumulator);
         let mut accumulators = accumulators.collect::<Result<Vec<_>>>()?;
         let slices = self.slices.get(window.slices.clone()).unwrap_or_default();
@@ -96,8 +121,10 @@ impl Windows {
                 accumulator.merge_batch(states, &rows, groups.numbers.len())?;
             }
             let states: usize = accumulators.iter().map(|one| one.size()).sum();
-            let resized = self.memory.try_resize(states + groups.size());
-            resized.map_err(|error| error.context("a window's states have no memory"))?;
+            let size = self.numbered + states + groups.size();
+            if self.memory.try_resize(size).is_err() {
+                return Ok(None);
+            }
         }
         let numbers = UInt32Array::from(groups.numbers);
         let begin = Int64Array::from_value(window.begin, numbers.len());
@@ -108,6 +135,39 @@ impl Windows {
         for accumulator in &mut accumulators {
             columns.extend(accumulator.state(EmitTo::All)?);
         }
+        Ok(Some(RecordBatch::try_new(
+            Arc::clone(&self.schema),
+            columns,
+        )?))
+    }
+
+    /// The runs of a window, to go on as they are.
+    fn runs_of(&self, window: &WindowOfSlices) -> Vec<Plain> {
+        let slices = window.slices.clone().rev();
+        let runs = slices.flat_map(|slice| {
+            let runs = self.slices.get(slice).map_or(0, |slice| slice.runs.len());
+            (0..runs).rev().map(move |run| Plain {
+                begin: window.begin,
+                slice,
+                run,
+            })
+        });
+        runs.collect()
+    }
+
+    /// A run as part of a window: `(begin, keys …, states …)`.
+    fn as_it_is(&self, plain: &Plain) -> Result<RecordBatch> {
+        let runs = self.slices.get(plain.slice).map(|slice| &slice.runs);
+        let Some((numbers, states)) = runs.and_then(|runs| runs.get(plain.run)) else {
+            return internal_err!("a window has only the runs of its slices");
+        };
+        let numbers = UInt32Array::from(numbers.clone());
+        let begin = Int64Array::from_value(plain.begin, numbers.len());
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(begin)];
+        for key in &self.keys {
+            columns.push(take(key, &numbers, None)?);
+        }
+        columns.extend(states.iter().cloned());
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 }
@@ -153,8 +213,19 @@ impl Iterator for Windows {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let window = self.windows.next()?;
-        Some(self.window(&window))
+        loop {
+            if let Some(plain) = self.plain.pop() {
+                return Some(self.as_it_is(&plain));
+            }
+            let window = self.windows.next()?;
+            match self.window(&window).transpose() {
+                Some(states) => return Some(states),
+                None => {
+                    self.memory.shrink(self.memory.size() - self.numbered);
+                    self.plain = self.runs_of(&window);
+                }
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use datafusion::common::Result;
 use super::super::groups::Groups;
 use super::super::runs::{self, Run, TIMELESS};
 use super::super::sessions::{self, Settled};
-use super::{GateShape, GateState, Partition, Release, Slices, batches, lock};
+use super::{GateShape, GateState, Partition, Release, Slices, lock, resident};
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
 
@@ -31,65 +31,143 @@ pub struct SharedSlices {
     pub slices: Vec<Vec<RecordBatch>>,
 }
 
+/// Runs that come out, each for a window or for all groups. Those on disk are read one after the other, when they
+/// are asked for.
+#[derive(Debug, Default)]
+pub struct Released {
+    out: std::vec::IntoIter<Out>,
+    on_disk: bool,
+    /// The run that was read last: it may come out for several windows.
+    read: Option<(Run, RecordBatch)>,
+}
+
+/// A run that comes out.
+#[derive(Debug)]
+struct Out {
+    run: Run,
+    slice: i64,
+    /// The window that it is for.
+    begin: i64,
+}
+
+impl Released {
+    fn new(out: Vec<Out>) -> Self {
+        Self {
+            on_disk: out.iter().any(|out| out.run.in_memory().is_none()),
+            out: out.into_iter(),
+            read: None,
+        }
+    }
+
+    /// Puts them in the order of their windows.
+    pub fn put_in_order(&mut self) {
+        let mut out: Vec<Out> = std::mem::take(&mut self.out).collect();
+        out.sort_by_key(|out| out.begin);
+        self.out = out.into_iter();
+    }
+
+    /// Whether any of them is on disk.
+    pub fn is_on_disk(&self) -> bool {
+        self.on_disk
+    }
+
+    fn read(&mut self, run: Run) -> Result<RecordBatch> {
+        if let Some(batch) = run.in_memory() {
+            return Ok(batch.clone());
+        }
+        match &self.read {
+            Some((known, batch)) if known.is(&run) => Ok(batch.clone()),
+            _ => {
+                self.read = None;
+                let batch = run.load()?;
+                self.read = Some((run, batch.clone()));
+                Ok(batch)
+            }
+        }
+    }
+}
+
+impl Iterator for Released {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Out { run, slice, begin } = self.out.next()?;
+        let batch = self.read(run);
+        Some(match slice == begin {
+            true => batch,
+            false => batch.and_then(|batch| runs::moved(&batch, begin)),
+        })
+    }
+}
+
 impl GateState {
     /// How many rows of partial state are released at the epoch's end, at most.
     pub fn releases(&self, release: Release) -> u64 {
-        let partitions: Vec<_> = lock(&self.partitions).clone();
-        let rows = partitions.iter().map(|partition| {
-            let partition = lock(partition);
-            let rows = |slices: &Slices| self.released(slices, release);
-            match release.mode {
-                OutputMode::Append => rows(&partition.kept) + rows(&partition.pending),
-                // The touched groups are in as many runs as there are.
-                OutputMode::Update => rows(&partition.pending),
-                OutputMode::Complete => rows(&partition.kept) + rows(&partition.pending),
-            }
-        });
-        rows.sum()
+        self.released_in_all(release, runs::rows)
     }
 
-    /// Rows of the slices that are released.
-    fn released(&self, slices: &Slices, release: Release) -> u64 {
+    /// The same in what `of` counts of runs.
+    pub(super) fn released_in_all(&self, release: Release, of: impl Fn(&[Run]) -> u64) -> u64 {
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        let counts = partitions.iter().map(|partition| {
+            let partition = lock(partition);
+            let count = |slices: &Slices| self.released(slices, release, &of);
+            match release.mode {
+                OutputMode::Append => count(&partition.kept) + count(&partition.pending),
+                // The touched groups are in as many runs as there are.
+                OutputMode::Update => count(&partition.pending),
+                OutputMode::Complete => count(&partition.kept) + count(&partition.pending),
+            }
+        });
+        counts.sum()
+    }
+
+    /// What is counted of the slices that are released.
+    fn released(&self, slices: &Slices, release: Release, of: impl Fn(&[Run]) -> u64) -> u64 {
         let append = release.mode == OutputMode::Append;
-        let rows = slices.iter().map(|(slice, runs)| match self.shape {
-            _ if !append => runs::rows(runs),
+        let counts = slices.iter().map(|(slice, runs)| match self.shape {
+            _ if !append => of(runs),
             GateShape::Timeless => 0,
             GateShape::Sessions => {
-                let ends = runs
-                    .iter()
-                    .filter_map(|run| sessions::first_end(&run.batch));
+                let ends = runs.iter().filter_map(Run::in_memory);
+                let ends = ends.filter_map(sessions::first_end);
                 match ends.min().is_some_and(|end| release.after.contains(end)) {
-                    true => runs::rows(runs),
+                    true => of(runs),
                     false => 0,
                 }
             }
             GateShape::One | GateShape::Hopping(_) => {
                 let oldest = self.shape.windows(*slice).pop();
                 match oldest.is_some_and(|oldest| release.after.contains(oldest)) {
-                    true => runs::rows(runs),
+                    true => of(runs),
                     false => 0,
                 }
             }
         });
-        rows.sum()
+        counts.sum()
     }
 
     /// The runs that a partition emits at the epoch's end, each with the slice of the group it is for.
-    pub fn release(&self, partition: usize, release: Release) -> Result<Vec<RecordBatch>> {
+    ///
+    /// # Errors
+    /// - sessions or keys cannot be compared
+    /// - a run on disk cannot be read
+    pub fn release(&self, partition: usize, release: Release) -> Result<Released> {
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
         if self.shape == GateShape::Sessions {
             return self.sessions(&mut partition, release);
         }
-        match release.mode {
+        Ok(Released::new(match release.mode {
             OutputMode::Append => self.closing(&partition, release),
-            OutputMode::Update => self.touched(&partition, release),
+            OutputMode::Update => self.touched(&partition, release)?,
             OutputMode::Complete => self.everything(&partition),
-        }
+        }))
     }
 
     /// Windows that close in this epoch in append mode, and the slices that they share or that are in many
-    /// runs; none where each run comes out as it is.
+    /// runs; none where each run comes out as it is, as all do when one of them is on disk: these windows are
+    /// made in memory.
     pub fn shared(&self, partition: usize, release: Release) -> Option<SharedSlices> {
         if release.mode != OutputMode::Append {
             return None;
@@ -100,14 +178,14 @@ impl GateState {
             return None;
         }
         match self.shape {
-            GateShape::Hopping(shape) => Some(hopping(shape, &partition, release)),
+            GateShape::Hopping(shape) => hopping(shape, &partition, release),
             GateShape::One => in_many_runs(&partition, release),
             GateShape::Sessions | GateShape::Timeless => None,
         }
     }
 
     /// Runs of the sessions that close in this epoch, or of all sessions in complete mode.
-    fn sessions(&self, partition: &mut Partition, release: Release) -> Result<Vec<RecordBatch>> {
+    fn sessions(&self, partition: &mut Partition, release: Release) -> Result<Released> {
         let closed = match release.mode {
             OutputMode::Complete => Closed::None,
             OutputMode::Append | OutputMode::Update => release.after,
@@ -118,19 +196,20 @@ impl GateState {
             OutputMode::Append | OutputMode::Update => settled.closed.clone(),
         };
         partition.settled = Some(settled);
-        Ok(out.into_iter().collect())
+        let out = out.into_iter().map(|batch| Out::made(batch, 0));
+        Ok(Released::new(out.collect()))
     }
 
     /// Merges the sessions of a partition. When nothing has come and nothing can close, they stay as
     /// they are.
     pub(super) fn settle(&self, partition: &Partition, closed: Closed) -> Result<Settled> {
         let held = partition.kept.values().chain(partition.pending.values());
-        let runs: Vec<RecordBatch> = held.flat_map(|runs| batches(runs)).collect();
+        let runs: Vec<RecordBatch> = held.flat_map(|runs| resident(runs)).collect();
         sessions::settle(&runs, self.keys, closed)
     }
 
     /// Runs of the windows that close in this epoch.
-    fn closing(&self, partition: &Partition, release: Release) -> Result<Vec<RecordBatch>> {
+    fn closing(&self, partition: &Partition, release: Release) -> Vec<Out> {
         let mut out = Vec::new();
         let reached = |slice: &i64| {
             self.shape
@@ -147,19 +226,15 @@ impl GateState {
             .iter()
             .take_while(|(slice, _)| reached(slice));
         for (slice, runs) in kept.chain(pending) {
-            let windows = self.shape.windows(*slice);
-            let closing = windows.iter().filter(|begin| {
-                release.after.contains(**begin) && !release.before.contains(**begin)
-            });
-            for begin in closing {
-                emit(&mut out, batches(runs), *slice, *begin)?;
-            }
+            let mut windows = self.shape.windows(*slice);
+            windows.retain(|begin| closes(*begin, release));
+            emit(&mut out, runs, *slice, &windows);
         }
-        Ok(out)
+        out
     }
 
     /// Runs of the groups that this epoch touched, in the windows that were open when it began.
-    fn touched(&self, partition: &Partition, release: Release) -> Result<Vec<RecordBatch>> {
+    fn touched(&self, partition: &Partition, release: Release) -> Result<Vec<Out>> {
         if self.shape == GateShape::Timeless {
             return self.touched_window(partition, None);
         }
@@ -177,26 +252,27 @@ impl GateState {
     }
 
     /// Runs of the touched groups of one window, or of all groups where there is no time.
-    fn touched_window(
-        &self,
-        partition: &Partition,
-        window: Option<i64>,
-    ) -> Result<Vec<RecordBatch>> {
+    fn touched_window(&self, partition: &Partition, window: Option<i64>) -> Result<Vec<Out>> {
         let pending = self.within(&partition.pending, window);
         let touched = pending.iter().flat_map(|(_, runs)| runs.iter());
-        let Some(groups) = Groups::of(self.keys, touched.map(|run| &run.batch))? else {
+        let Some(groups) = Groups::of(self.keys, touched.map(Run::load))? else {
             return Ok(Vec::new());
         };
         let mut out = Vec::new();
         for (slice, runs) in self.within(&partition.kept, window) {
-            let runs = runs
-                .iter()
-                .map(|run| groups.of_run(run))
-                .collect::<Result<Vec<_>>>()?;
-            emit(&mut out, runs.into_iter(), slice, window.unwrap_or(slice))?;
+            let begin = window.unwrap_or(slice);
+            for run in runs {
+                let found = groups.of_run(run)?;
+                if found.num_rows() > 0 {
+                    out.push(Out {
+                        begin,
+                        ..Out::made(found, slice)
+                    });
+                }
+            }
         }
         for (slice, runs) in pending {
-            emit(&mut out, batches(runs), slice, window.unwrap_or(slice))?;
+            emit(&mut out, runs, slice, &[window.unwrap_or(slice)]);
         }
         Ok(out)
     }
@@ -215,18 +291,27 @@ impl GateState {
     }
 
     /// Runs of all groups.
-    fn everything(&self, partition: &Partition) -> Result<Vec<RecordBatch>> {
+    fn everything(&self, partition: &Partition) -> Vec<Out> {
         let mut out = Vec::new();
         for (slice, runs) in partition.kept.iter().chain(&partition.pending) {
             let windows = match self.shape {
                 GateShape::Timeless => vec![*slice],
                 _ => self.shape.windows(*slice),
             };
-            for begin in windows {
-                emit(&mut out, batches(runs), *slice, begin)?;
-            }
+            emit(&mut out, runs, *slice, &windows);
         }
-        Ok(out)
+        out
+    }
+}
+
+impl Out {
+    /// A run that was made to come out.
+    fn made(batch: RecordBatch, slice: i64) -> Self {
+        Self {
+            run: Run::part(batch, 0),
+            slice,
+            begin: slice,
+        }
     }
 }
 
@@ -235,36 +320,40 @@ fn closes(begin: i64, release: Release) -> bool {
     release.after.contains(begin) && !release.before.contains(begin)
 }
 
-/// The runs of a partition by slice, those of earlier epochs first.
+/// The runs of a partition by slice, those of earlier epochs first; none if one is on disk.
 fn by_slice<'a>(
     slices: impl Iterator<Item = (&'a i64, &'a Vec<Run>)>,
-) -> BTreeMap<i64, Vec<RecordBatch>> {
+) -> Option<BTreeMap<i64, Vec<RecordBatch>>> {
     let mut all: BTreeMap<i64, Vec<RecordBatch>> = BTreeMap::new();
     for (slice, runs) in slices {
-        all.entry(*slice).or_default().extend(batches(runs));
+        let of_slice = all.entry(*slice).or_default();
+        for run in runs {
+            of_slice.push(run.in_memory()?.clone());
+        }
     }
-    all
+    Some(all)
 }
 
 /// Hopping windows that close, and the slices that they share.
-fn hopping(shape: WindowShape, partition: &Partition, release: Release) -> SharedSlices {
-    let mut slices = by_slice(partition.kept.iter().chain(&partition.pending));
-    let begins = slices.keys().flat_map(|slice| shape.windows(*slice));
+fn hopping(shape: WindowShape, partition: &Partition, release: Release) -> Option<SharedSlices> {
+    let all = partition.kept.keys().chain(partition.pending.keys());
+    let begins = all.flat_map(|slice| shape.windows(*slice));
     let begins: BTreeSet<i64> = begins.filter(|begin| closes(*begin, release)).collect();
     let held = match (begins.first(), begins.last()) {
         (Some(first), Some(last)) => *first..last.saturating_add(shape.size()),
         _ => 0..0,
     };
-    slices.retain(|slice, _| held.contains(slice));
+    let all = partition.kept.iter().chain(&partition.pending);
+    let slices = by_slice(all.filter(|(slice, _)| held.contains(slice)))?;
     let first = |from: i64| slices.range(..from).count();
     let windows = begins.into_iter().map(|begin| WindowOfSlices {
         begin,
         slices: first(begin)..first(begin.saturating_add(shape.size())),
     });
-    SharedSlices {
+    Some(SharedSlices {
         windows: windows.collect(),
         slices: slices.into_values().collect(),
-    }
+    })
 }
 
 /// Runs of a window behind which they are merged before they go on.
@@ -274,7 +363,7 @@ const MANY_RUNS: usize = 4;
 /// of their groups in several.
 fn in_many_runs(partition: &Partition, release: Release) -> Option<SharedSlices> {
     let held = partition.kept.iter().chain(&partition.pending);
-    let slices = by_slice(held.filter(|(slice, _)| closes(**slice, release)));
+    let slices = by_slice(held.filter(|(slice, _)| closes(**slice, release)))?;
     if slices.values().map(Vec::len).sum::<usize>() <= slices.len() * MANY_RUNS {
         return None;
     }
@@ -288,19 +377,13 @@ fn in_many_runs(partition: &Partition, release: Release) -> Option<SharedSlices>
     })
 }
 
-/// Adds runs to the output, for the window that begins at `begin`; empty ones are left out.
-fn emit(
-    out: &mut Vec<RecordBatch>,
-    runs: impl Iterator<Item = RecordBatch>,
-    slice: i64,
-    begin: i64,
-) -> Result<()> {
-    for run in runs.filter(|run| run.num_rows() > 0) {
-        out.push(if slice == begin {
-            run
-        } else {
-            runs::moved(&run, begin)?
-        });
+/// Adds runs to the output, for windows that begin there; empty ones are left out.
+fn emit(out: &mut Vec<Out>, runs: &[Run], slice: i64, windows: &[i64]) {
+    for run in runs.iter().filter(|run| run.rows() > 0) {
+        out.extend(windows.iter().map(|begin| Out {
+            run: run.clone(),
+            slice,
+            begin: *begin,
+        }));
     }
-    Ok(())
 }

@@ -7,16 +7,17 @@ use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::common::{Result, internal_datafusion_err};
 
-use super::{GateShape, GateState, Partition, Rows, batches, lock};
+use super::{GateShape, GateState, Partition, Rows, lock};
 use crate::checkpoint::{Piece, Until, Whole};
-use crate::state::runs::{self, Part};
+use crate::state::runs::{self, Part, Run};
 use crate::state::sessions;
 use crate::time::Closed;
 
 /// What an epoch adds to a gate.
 #[derive(Debug, Default)]
 pub struct GateAdded {
-    runs: Vec<RecordBatch>,
+    /// Those that are on disk are read when they are written again.
+    runs: Vec<Run>,
     rows: Vec<(i64, u64)>,
 }
 
@@ -27,7 +28,7 @@ impl GateState {
         let mut runs = Vec::new();
         for partition in &partitions {
             let partition = lock(partition);
-            runs.extend(partition.pending.values().flat_map(|runs| batches(runs)));
+            runs.extend(partition.pending.values().flatten().cloned());
         }
         let rows = lock(&self.rows);
         GateAdded {
@@ -44,7 +45,7 @@ impl GateState {
     /// Windows in `before` had closed when the epoch began, those in `after` when it ended.
     ///
     /// # Errors
-    /// - none of its own
+    /// - a run on disk cannot be read
     pub fn pieces(
         self: &Arc<Self>,
         name: &str,
@@ -52,14 +53,17 @@ impl GateState {
         before: Closed,
         after: Closed,
     ) -> Result<Vec<Piece>> {
+        let GateAdded { runs, rows } = added;
+        let runs = runs.iter().map(Run::load).collect::<Result<Vec<_>>>()?;
         if self.shape == GateShape::Sessions {
-            let added = added.runs.iter().map(|run| sessions::since(run, before));
+            let added = runs.iter().map(|run| sessions::since(run, before));
             let mut piece = Piece::new(name, added.collect::<Result<_>>()?);
             piece.whole = Some(self.whole(|state| {
-                let runs = state.all_runs();
-                runs.iter()
-                    .map(|run| sessions::since(run, Closed::None))
-                    .collect()
+                let mut runs = state.all_runs();
+                runs.try_fold(Vec::new(), |mut all, run| {
+                    all.push(sessions::since(&run?, Closed::None)?);
+                    Ok(all)
+                })
             }));
             return Ok(vec![piece]);
         }
@@ -70,10 +74,12 @@ impl GateState {
                 gone: Box::new(move |slice| after.contains(shape.newest(slice))),
             }
         };
-        let mut states = Piece::new(name, added.runs);
+        let mut states = Piece::new(name, runs);
         states.until = Some(until());
-        states.whole = Some(self.whole(|state| Ok(state.all_runs())));
-        let mut rows = Piece::new(rows_of(name), counted(&added.rows)?.into_iter().collect());
+        // What is not in memory is not written anew: all of it would be.
+        let in_memory = self.spilled_bytes() == 0;
+        states.whole = in_memory.then(|| self.whole(|state| state.all_runs().collect()));
+        let mut rows = Piece::new(rows_of(name), counted(&rows)?.into_iter().collect());
         rows.until = Some(until());
         let slices = lock(&self.rows).kept.len() as u64;
         rows.whole = Some(Whole {
@@ -145,7 +151,7 @@ impl GateState {
         if let Some(open) = sessions::replay(runs, self.keys, closed)? {
             let settled = sessions::settle(&[open], self.keys, Closed::None)?;
             partition.sessions = settled.sessions;
-            let kept = settled.open.into_iter().map(runs::Run::whole).collect();
+            let kept = settled.open.into_iter().map(Run::whole).collect();
             partition.kept.insert(0, kept);
         }
         let bytes = partition.kept.values().map(|runs| runs::bytes(runs)).sum();
