@@ -216,3 +216,98 @@ async fn full_mends_a_damaged_checkpoint() {
         ["2026-03-02T10:00:00 1 1"]
     );
 }
+
+#[tokio::test]
+async fn a_source_that_was_left_keeps_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    run(&ctx, "CREATE TABLE one (v BIGINT)").await;
+    run(&ctx, "CREATE TABLE two (v BIGINT)").await;
+    run(&ctx, "INSERT INTO one VALUES (1)").await;
+    run(&ctx, "INSERT INTO two VALUES (2)").await;
+    run(
+        &ctx,
+        "CREATE OR REFRESH STREAMING TABLE q AS SELECT v FROM STREAM one",
+    )
+    .await;
+    run(
+        &ctx,
+        "CREATE OR REFRESH STREAMING TABLE q AS SELECT v FROM STREAM two",
+    )
+    .await;
+    let ctx = ctx.reopen().await.unwrap();
+    ctx.refresh("q").await.unwrap();
+    run(
+        &ctx,
+        "CREATE OR REFRESH STREAMING TABLE q AS SELECT v FROM STREAM one",
+    )
+    .await;
+    assert_eq!(run(&ctx, "SELECT v FROM q").await, ["1", "2"]);
+}
+
+#[tokio::test]
+async fn another_unit_of_the_event_time_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = begun(dir.path()).await;
+    let other = SELECT.replace(
+        "STREAM t",
+        "(SELECT CAST(ts AS TIMESTAMP(0)) AS ts, v, k FROM STREAM t)",
+    );
+    let error = refused(
+        &ctx,
+        &format!("CREATE OR REFRESH STREAMING TABLE q AS {other}"),
+    )
+    .await;
+    assert!(error.contains("[STREAMING_QUERY_CHANGED]"), "{error}");
+}
+
+#[tokio::test]
+async fn a_result_has_its_columns_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    run(&ctx, "CREATE TABLE t (x BIGINT, y BIGINT)").await;
+    run(&ctx, "INSERT INTO t VALUES (1, 2)").await;
+    run(
+        &ctx,
+        "CREATE OR REFRESH STREAMING TABLE q AS SELECT * FROM (SELECT x, y FROM STREAM t)",
+    )
+    .await;
+    drop(ctx);
+    let ctx = open(dir.path()).await;
+    assert_eq!(run(&ctx, "SELECT x, y FROM q").await, ["1 2"]);
+}
+
+#[tokio::test]
+async fn a_reader_of_a_table_that_went_back_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    run(&ctx, "CREATE TABLE t (v BIGINT)").await;
+    run(&ctx, "CREATE STREAMING TABLE a AS SELECT v FROM STREAM t").await;
+    for v in 0..3 {
+        run(&ctx, &format!("INSERT INTO t VALUES ({v})")).await;
+        ctx.refresh("a").await.unwrap();
+    }
+    run(
+        &ctx,
+        "CREATE OR REFRESH STREAMING TABLE b AS SELECT v FROM STREAM a",
+    )
+    .await;
+    drop(ctx);
+    let newest = fs::read_dir(dir.path().join("queries"))
+        .unwrap()
+        .flat_map(|query| {
+            fs::read_dir(query.unwrap().path())
+                .unwrap()
+                .map(|file| file.unwrap().path())
+        });
+    let newest = newest
+        .max_by_key(|path| path.file_name().unwrap().to_owned())
+        .unwrap();
+    fs::remove_file(newest).unwrap();
+    let ctx = open(dir.path()).await;
+    let error = refused(&ctx, "REFRESH STREAMING TABLE b").await;
+    assert!(error.contains("[SOURCE_ROWS_GONE]"), "{error}");
+    ctx.refresh("a").await.unwrap();
+    run(&ctx, "REFRESH STREAMING TABLE b FULL").await;
+    assert_eq!(run(&ctx, "SELECT v FROM b").await, ["0", "1", "2"]);
+}

@@ -207,3 +207,64 @@ async fn many_epochs_leave_few_files() {
         ["500"]
     );
 }
+
+#[tokio::test]
+async fn dropping_the_wrong_kind_drops_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    run(&ctx, "CREATE TABLE t (a INT)").await;
+    run(&ctx, "INSERT INTO t VALUES (1)").await;
+    run(&ctx, "CREATE VIEW v AS SELECT a FROM t").await;
+    run(&ctx, "DROP VIEW IF EXISTS t").await;
+    run(&ctx, "DROP TABLE IF EXISTS v").await;
+    let ctx = ctx.reopen().await.unwrap();
+    assert_eq!(run(&ctx, "SELECT a FROM t").await, ["1"]);
+    assert_eq!(run(&ctx, "SELECT a FROM v").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_name_that_was_a_views_is_free_for_a_streaming_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, out) = (dir.path().join("db"), dir.path().join("out"));
+    let ctx = open(&db).await;
+    run(&ctx, "CREATE TABLE t (v BIGINT)").await;
+    run(&ctx, "CREATE VIEW q AS SELECT 1 AS a").await;
+    run(&ctx, "CREATE VIEW other AS SELECT 2 AS a").await;
+    run(&ctx, "DROP VIEW q").await;
+    let ctx = ctx.reopen().await.unwrap();
+    assert!(refused(&ctx, "SELECT * FROM q").await.contains("not found"));
+    let create = format!(
+        "CREATE STREAMING TABLE q STORED AS CSV LOCATION '{}/' AS SELECT v FROM STREAM t",
+        out.display()
+    );
+    run(&ctx, &create).await;
+    run(&ctx, "INSERT INTO t VALUES (1), (2)").await;
+    ctx.refresh("q").await.unwrap();
+    run(&ctx, "REFRESH STREAMING TABLE q FULL").await;
+    let other = create
+        .replace("CREATE", "CREATE OR REFRESH")
+        .replace("FROM STREAM t", "FROM STREAM t WHERE v > 0");
+    run(&ctx, &other).await;
+    let ctx = ctx.reopen().await.unwrap();
+    assert!(ctx.unopened().is_empty());
+    assert_eq!(run(&ctx, "SELECT v FROM q").await, ["1", "2"]);
+}
+
+#[tokio::test]
+async fn views_have_their_meaning_also_when_a_table_came_later_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(dir.path()).await;
+    for sql in [
+        "CREATE TABLE t (a INT)",
+        "CREATE VIEW v AS SELECT a FROM t",
+        "CREATE VIEW w AS SELECT a + 1 AS a FROM v",
+        "CREATE OR REPLACE VIEW v AS SELECT 100 AS a",
+        "CREATE OR REPLACE TABLE t (a INT)",
+        "INSERT INTO t VALUES (1)",
+    ] {
+        run(&ctx, sql).await;
+    }
+    let ctx = ctx.reopen().await.unwrap();
+    assert_eq!(run(&ctx, "SELECT a FROM v").await, ["100"]);
+    assert_eq!(run(&ctx, "SELECT a FROM w").await, ["2"]);
+}

@@ -162,6 +162,88 @@ async fn a_directory_has_each_row_once_and_full_writes_it_anew() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_opened_is_not_taken_by_another_statement() {
+    let dir = tempfile::tempdir().unwrap();
+    let sink = Arc::new(Memory::default());
+    let ctx = open(dir.path()).await;
+    ctx.register_sink("mine", Arc::clone(&sink) as _);
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE q WITH (sink = 'mine') AS SELECT v FROM STREAM t",
+    )
+    .await;
+    run(&ctx, ROWS).await;
+    ctx.refresh("q").await.unwrap();
+    drop(ctx);
+    let ctx = StreamContext::open_over(SessionContext::new(), dir.path())
+        .await
+        .unwrap();
+    assert_eq!(ctx.unopened().len(), 1);
+    for sql in [
+        "CREATE TABLE q (a INT)",
+        "CREATE VIEW q AS SELECT 1",
+        "CREATE STREAMING TABLE IF NOT EXISTS q AS SELECT v FROM STREAM t",
+    ] {
+        assert!(
+            refused(&ctx, sql).await.contains("[TABLE_NOT_OPENED]"),
+            "{sql}"
+        );
+    }
+    run(&ctx, "DROP TABLE IF EXISTS q").await;
+    ctx.register_sink("mine", Arc::clone(&sink) as _);
+    ctx.open_rest().await.unwrap();
+    assert!(ctx.unopened().is_empty());
+    run(&ctx, ROWS).await;
+    ctx.refresh("q").await.unwrap();
+    assert_eq!(sink.rows(), [2, 2]);
+}
+
+#[tokio::test]
+async fn a_directory_belongs_to_one_table_whatever_its_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let ctx = open(&dir.path().join("db")).await;
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
+    let create = |name: &str, stored: &str| {
+        format!(
+            "CREATE OR REPLACE STREAMING TABLE {name} STORED AS {stored} AS SELECT v, CAST(ts AS DATE) AS day FROM STREAM t"
+        )
+    };
+    let place = format!("LOCATION '{}/'", out.display());
+    run(
+        &ctx,
+        &create("q", &format!("PARQUET {place} PARTITIONED BY (day)")),
+    )
+    .await;
+    // Before either has written.
+    let error = refused(&ctx, &create("r", &format!("PARQUET {place}"))).await;
+    assert!(error.contains("[LOCATION_NOT_EMPTY]"), "{error}");
+    run(&ctx, ROWS).await;
+    ctx.refresh("q").await.unwrap();
+    run(&ctx, &create("q", &format!("CSV {place}"))).await;
+    ctx.refresh("q").await.unwrap();
+    assert_eq!(run(&ctx, "SELECT v FROM q").await, ["1", "2"]);
+    let elsewhere = format!("PARQUET LOCATION '{}/'", dir.path().join("other").display());
+    run(&ctx, &create("q", &elsewhere)).await;
+    let left: Vec<_> = walk(&out);
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The files in a folder and below.
+fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(walk(&path)),
+            false => files.push(path),
+        }
+    }
+    files
+}
+
+#[tokio::test]
 async fn a_source_that_gives_its_rows_once_is_refused_unless_the_loss_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let session = SessionContext::new();

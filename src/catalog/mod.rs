@@ -1,24 +1,24 @@
 //! Names: streaming tables, their results, and the functions that show what they did.
 
-mod damaged_table;
 mod database;
 mod definition;
 mod functions;
 mod outlet;
 mod records;
+mod refused_table;
 mod registry;
 mod replace_table;
 mod result;
 mod streaming_table;
 mod unbounded;
 
-pub use damaged_table::DamagedTable;
-pub use database::{Database, Entry, KeptRows, Kind};
+pub use database::{Database, Entry, Former, KeptRows, Kind};
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;
 pub use functions::{EmittedFunction, ProgressFunction};
-pub use outlet::{application_outlet, directory_outlet};
+pub use outlet::{application_outlet, cleaner, directory_outlet};
 pub use records::{outlook_batch, progress_batch, refresh_batch};
+pub use refused_table::RefusedTable;
 pub use registry::StreamingTables;
 pub use replace_table::ReplaceTable;
 pub use streaming_table::{Awaiting, Outlet, StreamingTable};

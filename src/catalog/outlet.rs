@@ -12,8 +12,8 @@ use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
 
-use super::damaged_table::DamagedTable;
 use super::definition::Definition;
+use super::refused_table::RefusedTable;
 use super::streaming_table::Outlet;
 use crate::config::OutputMode;
 use crate::disk::Disk;
@@ -57,9 +57,18 @@ pub fn directory_outlet(
     Ok(Outlet {
         sink: Arc::new(sink),
         location: Some(location.to_owned()),
-        former: Vec::new(),
         provider: Arc::new(reading(definition, target, location)?),
     })
+}
+
+/// What removes the rows of a former query from a directory; its format and columns do not matter.
+pub fn cleaner(disk: Arc<dyn Disk>, folder: String) -> Arc<dyn Sink> {
+    Arc::new(DirectorySink::new(
+        disk,
+        folder,
+        FileFormat::Parquet,
+        Vec::new(),
+    ))
 }
 
 /// The outlet to a sink of the application: its rows are nowhere else, so that nobody can read them here.
@@ -78,8 +87,7 @@ pub fn application_outlet(
     Outlet {
         sink,
         location: None,
-        former: Vec::new(),
-        provider: Arc::new(DamagedTable::new(Arc::clone(&definition.schema), gone)),
+        provider: Arc::new(RefusedTable::new(Arc::clone(&definition.schema), gone)),
     }
 }
 

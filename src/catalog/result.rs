@@ -37,8 +37,6 @@ pub(super) enum Rows {
         sink: Arc<dyn Sink>,
         /// Id of the query, as the sink knows it.
         query: String,
-        /// Ids of queries whose rows are to go from there first.
-        former: Vec<String>,
         /// What reads them.
         provider: Arc<dyn TableProvider>,
     },
@@ -51,7 +49,9 @@ pub(super) struct TableResult {
     pub rows: Rows,
     pub limit: Option<u64>,
     shown: Mutex<Shown>,
-    /// Whether the sink has been told how far the query is.
+    /// Queries whose rows are to go from where they went before any of this one come, and who takes them away.
+    former: Vec<(Arc<dyn Sink>, String)>,
+    /// Whether the sinks have been told how far the query is.
     begun: Mutex<bool>,
 }
 
@@ -74,8 +74,15 @@ impl TableResult {
             rows,
             limit,
             shown: Mutex::default(),
+            former: Vec::new(),
             begun: Mutex::default(),
         }
+    }
+
+    /// The result of a query that takes the place of others.
+    pub(super) fn in_place_of(mut self, former: Vec<(Arc<dyn Sink>, String)>) -> Self {
+        self.former = former;
+        self
     }
 
     pub(super) fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -129,23 +136,19 @@ impl TableResult {
 
     /// Hands the last epoch's rows to the sink, if they were not.
     pub(super) async fn deliver(&self, next: u64) -> Result<()> {
-        let Rows::Sink {
-            sink,
-            query,
-            former,
-            ..
-        } = &self.rows
-        else {
-            return Ok(());
-        };
         let begun = *self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if !begun {
-            for former in former {
+            for (sink, former) in &self.former {
                 sink.begin(former, 0).await?;
             }
-            sink.begin(query, next).await?;
+            if let Rows::Sink { sink, query, .. } = &self.rows {
+                sink.begin(query, next).await?;
+            }
             *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
         }
+        let Rows::Sink { sink, query, .. } = &self.rows else {
+            return Ok(());
+        };
         let waiting = {
             let shown = self.shown();
             shown.emitted.clone().filter(|_| shown.undelivered)

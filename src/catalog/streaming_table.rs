@@ -10,10 +10,11 @@ use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use futures::TryStreamExt;
+use tokio::sync::OwnedMutexGuard;
 use tokio::sync::watch;
 
-use super::damaged_table::DamagedTable;
 use super::definition::Definition;
+use super::refused_table::RefusedTable;
 use super::replace_table::ReplaceTable;
 use super::result::{Refreshing, Rows, TableResult};
 use super::unbounded::UnboundedTables;
@@ -49,8 +50,6 @@ pub struct Outlet {
     pub sink: Arc<dyn Sink>,
     /// The directory, as an absolute path, if it is one.
     pub location: Option<String>,
-    /// Queries whose rows are to go from there before any of this one come: it took their place.
-    pub former: Vec<String>,
     /// What reads them.
     pub provider: Arc<dyn TableProvider>,
 }
@@ -65,13 +64,15 @@ pub struct Awaiting {
 }
 
 impl StreamingTable {
-    /// A streaming table that has not run yet. The id tells it from all others, of other databases too.
+    /// A streaming table that has not run yet. The id tells it from all others, of other databases too. What the
+    /// former queries have written goes before its first rows.
     pub fn new(
         name: String,
         bare_name: String,
         definition: Definition,
         id: &str,
         outlet: Option<Outlet>,
+        former: Vec<(Arc<dyn Sink>, String)>,
     ) -> Self {
         let schema = Arc::clone(&definition.schema);
         let location = outlet.as_ref().and_then(|outlet| outlet.location.clone());
@@ -85,7 +86,6 @@ impl StreamingTable {
         let rows = match (definition.mode, &definition.key, outlet) {
             (_, _, Some(outlet)) => Rows::Sink {
                 sink: outlet.sink,
-                former: outlet.former,
                 query: id.to_owned(),
                 provider: outlet.provider,
             },
@@ -95,7 +95,7 @@ impl StreamingTable {
             (OutputMode::Update, Some(key), _) => replace(Some(key.clone())),
             (OutputMode::Complete, ..) => replace(None),
         };
-        let result = TableResult::new(schema, rows, definition.limit);
+        let result = TableResult::new(schema, rows, definition.limit).in_place_of(former);
         Self {
             name,
             bare_name,
@@ -135,6 +135,11 @@ impl StreamingTable {
             Err(_) => return internal_err!("{} runs already", self.name),
         }
         Ok(())
+    }
+
+    /// Keeps the query from running while the guard is held.
+    pub async fn hold(&self) -> OwnedMutexGuard<RunState> {
+        Arc::clone(&self.run).lock_owned().await
     }
 
     /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart. Of a table
@@ -194,7 +199,7 @@ impl StreamingTable {
     pub fn provider(&self) -> Arc<dyn TableProvider> {
         if let Some(damage) = &self.damage {
             let schema = Arc::clone(&self.definition.schema);
-            return Arc::new(DamagedTable::new(schema, damage.clone()));
+            return Arc::new(RefusedTable::new(schema, damage.clone()));
         }
         match &self.result.rows {
             Rows::Sink { provider, .. } => Arc::clone(provider),
@@ -304,7 +309,7 @@ impl StreamingTable {
             let table = provider_of(state, source).await;
             let damaged = table
                 .as_deref()
-                .and_then(|table| table.downcast_ref::<DamagedTable>());
+                .and_then(|table| table.downcast_ref::<RefusedTable>());
             if let Some(damaged) = damaged {
                 return Err(damaged.damage().clone().into());
             }

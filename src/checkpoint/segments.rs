@@ -5,7 +5,7 @@
 //! * Rows that no longer count may stay in a part. When the parts have more than twice the rows that the state
 //!   really has, the state is written whole and the parts are let go. As many rows must be added before that
 //!   happens again, so a row is written about twice.
-//! * When there are more than [`PARTS`], the newest are written together, and with them older ones that are no
+//! * When there are [`PARTS`], the newest are written together, and with them older ones that are no
 //!   larger than those behind them together: a row is written again each time the rows double.
 
 use std::fmt;

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, TableReference, internal_err, plan_err};
@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::{StreamContext, read};
-use crate::catalog::{DamagedTable, Database, Definition, Entry, KeptRows, Kind, StreamingTable};
+use crate::catalog::{Database, Definition, Entry, KeptRows, Kind, RefusedTable, StreamingTable};
 use crate::checkpoint::Checkpoint;
 use crate::disk::{Disk, LocalDisk};
 use crate::error::{Refusal, refusal};
@@ -22,12 +22,12 @@ use crate::sql::{Parsed, StreamingStatement};
 
 /// Something of a database that could not be made again when it was opened: it is still written down, and is
 /// tried again by the next who opens it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Unopened {
     /// Its resolved name.
     pub name: String,
     /// Why.
-    pub error: DataFusionError,
+    pub error: Refusal,
 }
 
 impl StreamContext {
@@ -114,21 +114,41 @@ impl StreamContext {
             let Some(database) = &self.database else {
                 return Ok(());
             };
-            let waiting: Vec<String> = self.unopened().into_iter().map(|one| one.name).collect();
+            let waiting = std::mem::take(&mut *self.waiting());
+            let waits = |entry: &Entry| waiting.iter().any(|one| one.name == entry.name);
             let mut entries = database.entries();
-            entries.retain(|entry| waiting.contains(&entry.name));
-            self.make_all(database, entries).await
+            entries.retain(waits);
+            let mut rest = Vec::new();
+            for entry in entries {
+                match self.tables.get(&entry.name) {
+                    // It is there; only its last rows were not handed on.
+                    Some(table) => self.hand_on(&table).await,
+                    None => rest.push(entry),
+                }
+            }
+            self.make_all(database, rest).await?;
+            self.find_lost_rows().await
         }
         .boxed()
     }
 
-    /// What could not be made again when the database was opened.
+    /// What could not be made again when the database was opened, and since.
     pub fn unopened(&self) -> Vec<Unopened> {
-        let mut unopened = self
-            .unopened
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        std::mem::take(&mut *unopened)
+        self.waiting().clone()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Unopened>> {
+        self.unopened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands on the last rows of a table. What cannot be handed on now is by the next refresh.
+    async fn hand_on(&self, table: &StreamingTable) {
+        if let Err(error) = table.hand_on().await {
+            self.waiting().push(Unopened {
+                name: table.name().to_owned(),
+                error: as_refusal(&error),
+            });
+        }
     }
 
     /// Makes everything again that the database knows.
@@ -139,29 +159,42 @@ impl StreamContext {
         }
     }
 
-    /// Makes things again. What needs something else is tried again after it.
+    /// Makes things again. What needs something else is tried again after it, and with it what came later under its
+    /// name.
     async fn make_all(&self, database: &Database, mut waiting: Vec<Entry>) -> Result<()> {
+        waiting.sort_by_key(Entry::rank);
+        let mut before = usize::MAX;
         loop {
-            let (before, mut failed) = (waiting.len(), Vec::new());
-            for entry in waiting {
-                if let Err(error) = Box::pin(self.made(database, &entry)).await {
-                    failed.push((entry, error));
+            let mut failed: Vec<(usize, Refusal)> = Vec::new();
+            for (at, entry) in waiting.iter().enumerate() {
+                if let Err(error) = Box::pin(self.made(database, entry)).await {
+                    failed.push((at, as_refusal(&error)));
                 }
             }
-            if failed.is_empty() || failed.len() == before {
-                let unopened = failed.into_iter().map(|(entry, error)| Unopened {
-                    name: entry.name,
-                    error,
+            if failed.is_empty() || failed.len() >= before {
+                let unopened = failed.into_iter().filter_map(|(at, error)| {
+                    let entry = waiting.get(at).filter(|entry| entry.gone.is_none())?;
+                    let name = entry.name.clone();
+                    Some(Unopened { name, error })
                 });
-                let mut known = self
-                    .unopened
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                known.extend(unopened);
-                drop(known);
+                self.waiting().extend(unopened);
                 return self.remove_gone(database);
             }
-            waiting = failed.into_iter().map(|(entry, _)| entry).collect();
+            before = failed.len();
+            let again = |(at, entry): (usize, Entry)| {
+                let mut failed = failed.iter();
+                let behind = failed.any(|(of, _)| {
+                    *of == at
+                        || *of < at && waiting.get(*of).is_some_and(|one| one.name == entry.name)
+                });
+                behind.then_some(entry)
+            };
+            waiting = waiting
+                .clone()
+                .into_iter()
+                .enumerate()
+                .filter_map(again)
+                .collect();
         }
     }
 
@@ -196,15 +229,53 @@ impl StreamContext {
                 let rows = table
                     .downcast_ref::<AppendTable>()
                     .map(|table| table.log().rows());
-                let kept = matches!(entry.kind, Kind::Table | Kind::TableOfRows);
-                if let Some(rows) = rows.filter(|rows| kept && *rows < read) {
+                let Some(rows) = rows.filter(|rows| *rows < read) else {
+                    continue;
+                };
+                if entry.kind == Kind::Streaming {
+                    // The source went back to an earlier epoch: its rows to come may be others.
+                    self.refuse_reader(&reader, &source, rows, read)?;
+                } else {
                     let error = Database::lacks_rows(&entry.id, rows, reader.name());
-                    let damaged = DamagedTable::new(table.schema(), as_refusal(&error));
+                    let damaged = RefusedTable::new(table.schema(), as_refusal(&error));
                     self.session.deregister_table(name.clone())?;
                     self.session.register_table(name, Arc::new(damaged))?;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Puts a table that says why in the place of one that has read rows which its source does not have any more.
+    fn refuse_reader(
+        &self,
+        reader: &StreamingTable,
+        source: &str,
+        rows: u64,
+        read: u64,
+    ) -> Result<()> {
+        let refusal = Refusal::new(
+            "SOURCE_ROWS_GONE",
+            "KD000",
+            format!(
+                "{} has read {read} rows of {source}, which has {rows}: it went back to an earlier epoch.",
+                reader.bare_name()
+            ),
+        )
+        .hint("begin anew: REFRESH STREAMING TABLE … FULL");
+        let table = Arc::new(
+            reader
+                .redefined(reader.definition().clone())
+                .damaged(refusal),
+        );
+        if let Some(database) = &self.database
+            && let Some(entry) = database.entry(reader.name())
+        {
+            let name = TableReference::parse_str(&entry.quoted);
+            self.session.deregister_table(name.clone())?;
+            self.session.register_table(name, table.provider())?;
+        }
+        self.tables.insert(reader.name().to_owned(), table);
         Ok(())
     }
 
@@ -249,7 +320,7 @@ impl StreamContext {
         let (kept, rows) = match database.rows(&entry.id) {
             Ok(found) => found,
             Err(error) => {
-                let damaged = DamagedTable::new(schema, as_refusal(&error));
+                let damaged = RefusedTable::new(schema, as_refusal(&error));
                 self.session.register_table(name, Arc::new(damaged))?;
                 return Ok(());
             }
@@ -277,10 +348,9 @@ impl StreamContext {
         };
         let name = TableReference::parse_str(&entry.quoted);
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
-        let mut outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
-        if let Some(outlet) = &mut outlet {
-            outlet.former.clone_from(&entry.former);
-        }
+        let outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
+        let former = self.cleaners(&entry.former, outlet.as_ref())?;
+        let changed = changed_columns(entry, &definition);
         let kept = self.checkpoints_kept(&definition)?;
         let table = StreamingTable::new(
             entry.name.clone(),
@@ -288,9 +358,11 @@ impl StreamContext {
             definition,
             &entry.id,
             outlet,
+            former,
         );
         let opened = Checkpoint::open(database.disk(), Database::QUERIES, &entry.id, kept);
         let table = match opened {
+            _ if changed.is_some() => changed.into_iter().fold(table, StreamingTable::damaged),
             Ok((checkpoint, restored)) => match table.restore(&restored) {
                 Ok(()) => table.kept_in(checkpoint),
                 Err(error) => table.damaged(as_refusal(&error)),
@@ -300,17 +372,7 @@ impl StreamContext {
         self.session.register_table(name, table.provider())?;
         let table = Arc::new(table);
         self.tables.insert(entry.name.clone(), Arc::clone(&table));
-        // What cannot be handed on now is by the next refresh.
-        if let Err(error) = table.hand_on().await {
-            let mut unopened = self
-                .unopened
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            unopened.push(Unopened {
-                name: entry.name.clone(),
-                error,
-            });
-        }
+        self.hand_on(&table).await;
         Ok(())
     }
 
@@ -389,9 +451,28 @@ pub(super) enum Written {
     RemovedBelow(String),
 }
 
+/// The refusal of a streaming table whose query has other columns than its result was made with.
+fn changed_columns(entry: &Entry, definition: &Definition) -> Option<Refusal> {
+    let was = entry.schema.as_ref()?;
+    let shown = |schema: &SchemaRef| {
+        let fields = schema.fields().iter();
+        let fields = fields.map(|field| format!("{} {}", field.name(), field.data_type()));
+        fields.collect::<Vec<_>>().join(", ")
+    };
+    let (was, is) = (shown(was), shown(&definition.schema));
+    (was != is).then(|| {
+        Refusal::new(
+            "STREAMING_QUERY_CHANGED",
+            "42K0E",
+            format!("The columns of {} were {was}, they are {is}: a table or view that it reads is another one.", entry.name),
+        )
+        .hint("bring back what it reads, or begin anew: REFRESH STREAMING TABLE … FULL")
+    })
+}
+
 /// An error as a refusal, to be told again and again.
 pub(super) fn as_refusal(error: &DataFusionError) -> Refusal {
-    let other = || Refusal::new("CHECKPOINT_DAMAGED", "58030", error.strip_backtrace());
+    let other = || Refusal::new("NOT_OPENED", "55000", error.strip_backtrace());
     refusal(error).cloned().unwrap_or_else(other)
 }
 

@@ -13,6 +13,7 @@ use futures::FutureExt;
 use super::StreamContext;
 use super::database::Written;
 use crate::catalog::{Entry, Kind};
+use crate::error::Refusal;
 use crate::logical::without_places;
 use crate::source::AppendTable;
 
@@ -20,6 +21,7 @@ impl StreamContext {
     /// Runs a statement that defines something, and writes down what it did. What cannot be written down is
     /// taken back.
     pub(super) async fn define(&self, ddl: DdlStatement, sql: &str) -> Result<DataFrame> {
+        self.refuse_unopened(&ddl)?;
         let before = self.made_by(&ddl);
         let (done, written) = self.define_here(ddl, sql).await?;
         if let Err(error) = self.write_down(written) {
@@ -58,10 +60,46 @@ impl StreamContext {
         sql: &str,
     ) -> Result<(DataFrame, Option<Written>)> {
         let written = self.to_be_written(&ddl, sql)?;
-        match ddl {
-            DdlStatement::CreateMemoryTable(create) => self.create_append_table(create, sql).await,
-            ddl => Ok((self.define_other(ddl).await?, written)),
+        let dropped = match &ddl {
+            DdlStatement::DropTable(drop) => Some(drop.name.clone()),
+            DdlStatement::DropView(drop) => Some(drop.name.clone()),
+            _ => None,
+        };
+        let there = |name: &Option<TableReference>| match name {
+            Some(name) => self.session.table_exist(name.clone()),
+            None => Ok(false),
+        };
+        let before = there(&dropped)?;
+        let (done, mut written) = match ddl {
+            DdlStatement::CreateMemoryTable(create) => {
+                self.create_append_table(create, sql).await?
+            }
+            ddl => (self.define_other(ddl).await?, written),
+        };
+        // IF EXISTS drops nothing where the name is that of another kind.
+        if dropped.is_some() && (!before || there(&dropped)?) {
+            written = None;
         }
+        Ok((done, written))
+    }
+
+    /// Refuses to take the name of something that is kept and could not be opened: it would be removed.
+    fn refuse_unopened(&self, ddl: &DdlStatement) -> Result<()> {
+        let (name, replaces) = match ddl {
+            DdlStatement::CreateMemoryTable(create) => (&create.name, create.or_replace),
+            DdlStatement::CreateExternalTable(create) => (&create.name, false),
+            DdlStatement::CreateView(create) => (&create.name, false),
+            _ => return Ok(()),
+        };
+        let database = self.database.as_ref();
+        let Some(entry) = database.and_then(|database| database.entry(&self.resolve(name))) else {
+            return Ok(());
+        };
+        let table = matches!(entry.kind, Kind::Table | Kind::TableOfRows);
+        if !entry.keeps_rows() || replaces && table || self.session.table_exist(name.clone())? {
+            return Ok(());
+        }
+        Err(unopened(name).into())
     }
 
     /// What a statement makes or removes of what is written down; nothing where it is there already.
@@ -209,6 +247,16 @@ impl StreamContext {
         let resolved = self.resolve(name);
         self.unbounded.remove(&resolved);
     }
+}
+
+/// The refusal of a name whose table is kept and could not be opened.
+pub(super) fn unopened(name: &TableReference) -> Refusal {
+    Refusal::new(
+        "TABLE_NOT_OPENED",
+        "55000",
+        format!("'{name}' is kept in this database, and could not be opened."),
+    )
+    .hint("open the database again when the reason has gone, or begin anew with CREATE OR REPLACE")
 }
 
 /// Whether a table is made from rows: without a query its input is an empty relation, under a projection at most.

@@ -10,13 +10,15 @@ use serde_json::Value;
 
 use super::StreamContext;
 use super::database::random_id;
+use super::define::unopened;
 use crate::catalog::{
-    Database, Definition, Entry, Kind, Outlet, StreamingTable, application_outlet,
+    Database, Definition, Entry, Former, Kind, Outlet, StreamingTable, application_outlet, cleaner,
     directory_outlet, outlook_batch, refresh_batch, unknown,
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::Refusal;
 use crate::query::{EpochProgress, QueryStatus};
+use crate::sink::Sink;
 use crate::sql::{CreateStreamingTable, Existing, StreamingStatement, Target};
 
 impl StreamContext {
@@ -82,7 +84,7 @@ impl StreamContext {
             (None, Existing::Keep | Existing::Refresh | Existing::Refuse)
                 if self.is_unopened(&name) =>
             {
-                return Err(unopened(&create.name));
+                return Err(unopened(&create.name).into());
             }
             (Some(_) | None, _) => {}
         }
@@ -130,18 +132,15 @@ impl StreamContext {
             (None, Some(target)) => Some(self.absolute(&target.location)?),
             _ => location,
         };
-        let mut former = known
-            .as_ref()
-            .map_or_else(Vec::new, |known| known.former.clone());
-        let there = self.tables.get(&resolved);
-        let there = there.map(|table| table.id().to_owned());
-        former.extend(known.map(|known| known.id).or(there));
-        let mut outlet = self.outlet(name.table(), &definition, location.as_deref())?;
+        let old = self.tables.get(&resolved);
+        let mut held = match &old {
+            Some(old) => Some(old.hold().await),
+            None => None,
+        };
+        let former = former_of(known, old.as_deref());
+        let outlet = self.outlet(name.table(), &definition, location.as_deref())?;
         if let Some(location) = &location {
-            self.refuse_foreign_files(location, &former)?;
-        }
-        if let Some(outlet) = &mut outlet {
-            outlet.former.clone_from(&former);
+            self.refuse_foreign_files(&resolved, location, &former)?;
         }
         let id = match &self.database {
             Some(database) => database.new_id(),
@@ -151,6 +150,7 @@ impl StreamContext {
             id: id.clone(),
             location,
             former,
+            schema: Some(Arc::clone(&definition.schema)),
             ..Entry::new(
                 &self.resolved(name),
                 Kind::Streaming,
@@ -158,12 +158,14 @@ impl StreamContext {
             )
         };
         let kept = self.checkpoints_kept(&definition)?;
+        let cleaners = self.cleaners(&entry.former, outlet.as_ref())?;
         let mut table = StreamingTable::new(
             resolved.clone(),
             name.table().to_owned(),
             definition,
             &id,
             outlet,
+            cleaners,
         );
         if let Some(database) = &self.database {
             let made =
@@ -171,6 +173,22 @@ impl StreamContext {
             table = table.kept_in(made?);
             database.put(entry.clone())?;
         }
+        if let Some(held) = &mut held {
+            held.is_ended = true;
+        }
+        drop(held);
+        let table = self.register_anew(name, resolved, table)?;
+        self.forget_former(&table, entry).await?;
+        Ok(table)
+    }
+
+    /// Puts a table where the one of its name was.
+    fn register_anew(
+        &self,
+        name: &TableReference,
+        resolved: String,
+        table: StreamingTable,
+    ) -> Result<Arc<StreamingTable>> {
         if self.tables.remove(&resolved).is_some() {
             self.session.deregister_table(name.clone())?;
         }
@@ -178,8 +196,29 @@ impl StreamContext {
             .register_table(name.clone(), table.provider())?;
         let table = Arc::new(table);
         self.tables.insert(resolved, Arc::clone(&table));
-        self.forget_former(&table, entry).await?;
         Ok(table)
+    }
+
+    /// Who takes away the rows of former queries: where they went to a directory, and else the sink of the query
+    /// that took their place.
+    pub(super) fn cleaners(
+        &self,
+        former: &[Former],
+        outlet: Option<&Outlet>,
+    ) -> Result<Vec<(Arc<dyn Sink>, String)>> {
+        let mut cleaners = Vec::new();
+        for former in former {
+            let sink = match (&former.location, outlet) {
+                (Some(location), _) => {
+                    let (disk, folder) = self.disk_of(location)?;
+                    Some(cleaner(disk, folder))
+                }
+                (None, Some(outlet)) => Some(Arc::clone(&outlet.sink)),
+                (None, None) => None,
+            };
+            cleaners.extend(sink.map(|sink| (sink, former.id.clone())));
+        }
+        Ok(cleaners)
     }
 
     /// Removes what former queries have written, now that it is written down that it goes. If that fails it is
@@ -261,28 +300,33 @@ impl StreamContext {
         Ok(Some(outlet))
     }
 
-    /// Refuses to write among files that are not of this table: its readers would read them too.
-    fn refuse_foreign_files(&self, location: &str, former: &[String]) -> Result<()> {
-        let (disk, folder) = self.disk_of(location)?;
-        let found = disk.list(&folder).unwrap_or_default();
-        let own = |name: &str| former.iter().any(|id| name.contains(id.as_str()));
-        let foreign = found.iter().find(|entry| {
-            let hidden = entry.name.starts_with('.');
-            !hidden && !own(&entry.name) && (!entry.dir || former.is_empty())
+    /// Refuses to write among files that are not of this table, or where another table writes: readers would read
+    /// those too.
+    fn refuse_foreign_files(&self, table: &str, location: &str, former: &[Former]) -> Result<()> {
+        let tables = self.tables.all();
+        let other = tables.iter().find(|other| {
+            other.name() != table && other.location().is_some_and(|other| other == location)
         });
-        match foreign {
-            None => Ok(()),
-            Some(file) => Err(Refusal::new(
-                "LOCATION_NOT_EMPTY",
-                "42P07",
-                format!(
-                    "{location} has something in it that is not of this table: {}.",
-                    file.name
-                ),
-            )
-            .hint("name a directory that is empty or not there")
-            .into()),
+        if let Some(other) = other {
+            return Err(not_empty(
+                location,
+                &format!("the streaming table {}", other.bare_name()),
+            ));
         }
+        let (disk, folder) = self.disk_of(location)?;
+        let mut folders = vec![folder];
+        while let Some(folder) = folders.pop() {
+            for entry in disk.list(&folder).unwrap_or_default() {
+                let own = |former: &Former| entry.name.starts_with(&format!("part-{}-", former.id));
+                if entry.dir && entry.name.contains('=') {
+                    let within = if folder.is_empty() { "" } else { "/" };
+                    folders.push(format!("{folder}{within}{}", entry.name));
+                } else if !entry.name.starts_with('.') && !former.iter().any(own) {
+                    return Err(not_empty(location, &entry.name));
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn drop_streaming_table(
@@ -304,8 +348,15 @@ impl StreamContext {
         }
         self.refuse_if_read(name, "drop")?;
         self.started.forget(&resolved).await;
+        let mut held = match self.tables.get(&resolved) {
+            Some(table) => Some(table.hold().await),
+            None => None,
+        };
         if let Some(database) = &self.database {
             database.remove(&resolved)?;
+        }
+        if let Some(held) = &mut held {
+            held.is_ended = true;
         }
         self.tables.remove(&resolved);
         self.session.deregister_table(name.clone())?;
@@ -397,15 +448,27 @@ fn both_targets(target: &Target) -> Refusal {
     .hint("leave one of them out")
 }
 
-/// The error for a name whose streaming table is there and could not be opened.
-fn unopened(name: &TableReference) -> DataFusionError {
+/// The error of a directory that something else is in.
+fn not_empty(location: &str, found: &str) -> DataFusionError {
     Refusal::new(
-        "STREAMING_TABLE_NOT_OPENED",
-        "55000",
-        format!("The streaming table '{name}' is kept in this database, and could not be opened."),
+        "LOCATION_NOT_EMPTY",
+        "42P07",
+        format!("{location} has something in it that is not of this table: {found}."),
     )
-    .hint("open the database again when the reason has gone, or write CREATE OR REPLACE STREAMING TABLE to begin anew")
+    .hint("name a directory that is empty or not there")
     .into()
+}
+
+/// The queries whose rows go when another takes the place of a table: those that are written down, and the last.
+fn former_of(known: Option<Entry>, old: Option<&StreamingTable>) -> Vec<Former> {
+    let last = match (&known, old) {
+        (Some(known), _) => Some((known.id.clone(), known.location.clone())),
+        (None, Some(old)) => Some((old.id().to_owned(), old.location())),
+        (None, None) => None,
+    };
+    let mut former = known.map_or_else(Vec::new, |known| known.former);
+    former.extend(last.map(|(id, location)| Former { id, location }));
+    former
 }
 
 fn exists(name: &TableReference) -> DataFusionError {

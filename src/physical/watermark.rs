@@ -89,6 +89,11 @@ impl WatermarkExec {
         epoch.observe(self.clause, self.observed(&none), &none);
     }
 
+    /// The unit of the event time.
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+
     fn observed(&self, times: &EventTimes) -> Observed {
         Observed {
             greatest: times.greatest,

@@ -13,6 +13,7 @@ use super::progress::EpochProgress;
 use super::saved::{MadeOf, SourceAt};
 use super::trigger::Orders;
 use crate::checkpoint::{Checkpoint, Piece, Restored};
+use crate::error::Refusal;
 use crate::source::Cursor;
 use crate::state::{Observed, QueryState};
 use crate::time::Instant;
@@ -39,6 +40,8 @@ pub struct RunState {
     /// Whether memory is ahead of the checkpoint, because it could not be written: the state must be read
     /// again before it is used.
     pub is_ahead: bool,
+    /// Whether another query has taken its place: it never runs again.
+    pub is_ended: bool,
 }
 
 impl RunState {
@@ -137,6 +140,14 @@ impl Attached {
     /// # Errors
     /// - the checkpoint cannot be read, or the rows cannot be handed on
     pub(super) async fn make_ready(&self, state: &mut RunState) -> Result<()> {
+        if state.is_ended {
+            return Err(Refusal::new(
+                "STREAMING_TABLE_REPLACED",
+                "55000",
+                "The table was dropped or begun anew meanwhile.",
+            )
+            .into());
+        }
         if let Some(checkpoint) = &self.checkpoint
             && state.is_ahead
         {

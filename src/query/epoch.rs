@@ -75,11 +75,18 @@ impl Parts {
         below
     }
 
-    /// Operators with state by their names, and what it is made of.
+    /// Operators with state by their names, and what it is made of; then the clauses, whose state is the greatest
+    /// event time.
     pub(super) fn made_of(&self) -> Vec<(String, MadeOf)> {
-        self.gates()
-            .map(|gate| (gate.label(), gate.made_of()))
-            .collect()
+        let gates = self.gates().map(|gate| (gate.label(), gate.made_of()));
+        let clauses = self.clauses().into_iter().map(|clause| {
+            let unit = (
+                "unit of the event time".to_owned(),
+                clause.unit().to_string(),
+            );
+            (format!("WATERMARK {}", clause.clause()), vec![unit])
+        });
+        gates.chain(clauses.collect::<Vec<_>>()).collect()
     }
 
     fn gates(&self) -> impl Iterator<Item = &dyn Stateful> {

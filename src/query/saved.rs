@@ -137,20 +137,37 @@ impl RunState {
     /// # Errors
     /// - none of its own
     pub(super) fn content(&self, parts: &Parts) -> Result<Value> {
-        let sources = self.cursors.iter().map(|(name, cursor)| {
+        let content = Content {
+            watermark: self.watermark,
+            observed: self.observed.clone(),
+            sources: self.standing().into_iter().collect(),
+            operators: parts.made_of(),
+        };
+        serde_json::to_value(content).map_err(|error| DataFusionError::External(error.into()))
+    }
+
+    /// Where each source stands, those that the query has left included.
+    fn standing(&self) -> HashMap<String, SourceAt> {
+        let mut all = self.saved.clone();
+        for (name, cursor) in &self.cursors {
             let at = SourceAt {
                 identity: cursor.identity(),
                 position: cursor.position().cloned(),
             };
-            (name.clone(), at)
-        });
-        let content = Content {
-            watermark: self.watermark,
-            observed: self.observed.clone(),
-            sources: sources.collect(),
-            operators: parts.made_of(),
-        };
-        serde_json::to_value(content).map_err(|error| DataFusionError::External(error.into()))
+            all.insert(name.clone(), at);
+        }
+        all
+    }
+
+    /// Leaves a source that the query does not read any more.
+    pub(super) fn leave(&mut self, source: &str) {
+        if let Some(cursor) = self.cursors.remove(source) {
+            let at = SourceAt {
+                identity: cursor.identity(),
+                position: cursor.position().cloned(),
+            };
+            self.saved.insert(source.to_owned(), at);
+        }
     }
 
     /// The files that have been read to their end since the last checkpoint, as pieces.
@@ -169,19 +186,17 @@ impl RunState {
             };
             pieces.push(Piece::new(files_of(name), files_added(files, earlier)?));
         }
+        let left = self
+            .saved
+            .keys()
+            .filter(|name| !self.cursors.contains_key(*name));
+        pieces.extend(left.map(|name| Piece::new(files_of(name), Vec::new())));
         Ok(pieces)
     }
 
     /// Takes note that a checkpoint holds everything.
     pub(super) fn set_saved(&mut self) {
-        let sources = self.cursors.iter().map(|(name, cursor)| {
-            let at = SourceAt {
-                identity: cursor.identity(),
-                position: cursor.position().cloned(),
-            };
-            (name.clone(), at)
-        });
-        self.saved = sources.collect();
+        self.saved = self.standing();
     }
 
     /// How many rows of each source the last checkpoint has read, where a source's rows are numbered.

@@ -75,6 +75,14 @@ pub(super) fn open_cursors(
             }
         }
     }
+    // A query that was changed may have left a source: where it stands is kept, and nothing waits for it.
+    let left: Vec<String> = state
+        .cursors
+        .keys()
+        .filter(|name| uses.iter().all(|one| one.name != **name))
+        .cloned()
+        .collect();
+    left.iter().for_each(|name| state.leave(name));
     for one in &mut uses {
         if let Some(cursor) = state.cursors.get(&one.name) {
             one.columns = cursor.columns(&one.columns);

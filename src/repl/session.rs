@@ -106,7 +106,7 @@ impl Shell {
             })?;
         for unopened in context.unopened() {
             note(format_args!("{} could not be opened:", unopened.name));
-            note(crate::error::render("", &unopened.error));
+            note(crate::error::render("", &unopened.error.into()));
         }
         Ok(Self {
             context,

@@ -136,29 +136,25 @@ impl DirectorySink {
     }
 
     /// Removes from one folder what is held of a query from an epoch on. Returns the folders of partitions in it.
-    fn forget(&self, folder: &str, depth: usize, query: &str, next: u64) -> Result<Vec<String>> {
+    fn forget(&self, folder: &str, query: &str, next: u64) -> Result<Vec<String>> {
         let entries = match self.disk.list(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(folder, &error)),
         };
-        let below = self
-            .partitioned_by
-            .get(depth)
-            .map(|name| format!("{name}="));
         let (mut folders, mut gone, mut litter) = (Vec::new(), Vec::new(), BTreeSet::new());
         for entry in entries {
             let name = entry.name;
             if entry.dir {
-                if below.as_ref().is_some_and(|below| name.starts_with(below)) {
+                if name.contains('=') {
                     folders.push(join(folder, &name));
                 }
-            } else if let Some(epoch) = epoch_of(query, self.format, &name) {
+            } else if let Some(epoch) = epoch_of(query, &name) {
                 if epoch >= next {
                     litter.insert(temp(&name));
                     gone.push(name);
                 }
-            } else if is_litter(query, self.format, &name) {
+            } else if is_litter(query, &name) {
                 litter.insert(name);
             }
         }
@@ -209,13 +205,10 @@ impl Sink for DirectorySink {
     async fn begin(&self, query: &str, next: u64) -> Result<()> {
         // Between two runs anybody may have changed the directory.
         self.made().clear();
+        // The query may have written by other columns, in another format.
         let mut folders = vec![self.folder.clone()];
-        for depth in 0..=self.partitioned_by.len() {
-            let mut below = Vec::new();
-            for folder in &folders {
-                below.extend(self.forget(folder, depth, query, next)?);
-            }
-            folders = below;
+        while let Some(folder) = folders.pop() {
+            folders.extend(self.forget(&folder, query, next)?);
         }
         Ok(())
     }
@@ -269,13 +262,16 @@ fn name_of(query: &str, epoch: u64, format: FileFormat) -> String {
 }
 
 /// The epoch that a name is of, if it is of this query.
-fn epoch_of(query: &str, format: FileFormat, name: &str) -> Option<u64> {
+fn epoch_of(query: &str, name: &str) -> Option<u64> {
     let rest = name
         .strip_prefix("part-")?
         .strip_prefix(query)?
         .strip_prefix('-')?;
-    let digits = rest.strip_suffix(format.extension())?.strip_suffix('.')?;
+    let (digits, extension) = rest.split_once('.')?;
     let epoch = digits.parse().ok()?;
+    let format = FileFormat::ALL
+        .into_iter()
+        .find(|format| format.extension() == extension)?;
     (name_of(query, epoch, format) == name).then_some(epoch)
 }
 
@@ -285,11 +281,11 @@ fn temp(name: &str) -> String {
 }
 
 /// Whether a name is one that a crash left behind, of this query.
-fn is_litter(query: &str, format: FileFormat, name: &str) -> bool {
+fn is_litter(query: &str, name: &str) -> bool {
     let inner = name
         .strip_prefix(TEMP_PREFIX)
         .and_then(|name| name.strip_suffix(TEMP_SUFFIX));
-    inner.is_some_and(|inner| epoch_of(query, format, inner).is_some())
+    inner.is_some_and(|inner| epoch_of(query, inner).is_some())
 }
 
 #[cfg(test)]

@@ -83,6 +83,9 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
+    pub(super) const ALL: [FileFormat; 3] =
+        [FileFormat::Parquet, FileFormat::Csv, FileFormat::Json];
+
     /// How the names of its files end, without the dot.
     pub fn extension(self) -> &'static str {
         match self {

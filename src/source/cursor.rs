@@ -193,7 +193,11 @@ impl Cursor {
     /// that is not one of DataFusion's or ours it is not known.
     pub fn replays(&self) -> bool {
         let provider = &self.provider;
-        provider.is::<AppendTable>() || provider.is::<ListingTable>() || provider.is::<MemTable>()
+        // Several partitions of a table in memory come in no order that can be kept.
+        let memory = provider.downcast_ref::<MemTable>();
+        provider.is::<AppendTable>()
+            || provider.is::<ListingTable>()
+            || memory.is_some_and(|table| table.batches.len() == 1)
     }
 
     /// Gives the cursor the source's table as it is now, and other limits for the epochs to come.

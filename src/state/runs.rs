@@ -37,6 +37,19 @@ impl Part {
         let bytes = batch.get_array_memory_size();
         Self { batch, bytes }
     }
+
+    /// A batch that was read from a file: its buffers are parts of one, which is counted once.
+    pub fn read(batch: RecordBatch) -> Self {
+        let columns = batch.columns().iter();
+        let bytes = columns.map(|column| {
+            let slice = column.to_data().get_slice_memory_size();
+            slice.unwrap_or_else(|_| column.get_array_memory_size())
+        });
+        Self {
+            bytes: bytes.sum(),
+            batch,
+        }
+    }
 }
 
 /// Rows of partial state, and the memory that was reserved for them.

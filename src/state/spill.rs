@@ -265,6 +265,6 @@ mod tests {
         let cut = all.slice(1_000, 10);
         let copy = copied(&cut).unwrap();
         assert_eq!(copy, cut);
-        assert!(copy.get_array_memory_size() < all.get_array_memory_size() / 20);
+        assert!(copy.get_array_memory_size() < all.get_array_memory_size() / 4);
     }
 }

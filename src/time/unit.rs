@@ -75,6 +75,17 @@ impl Unit {
     }
 }
 
+impl std::fmt::Display for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Unit::Second => "second",
+            Unit::Millisecond => "millisecond",
+            Unit::Microsecond => "microsecond",
+            Unit::Nanosecond => "nanosecond",
+        })
+    }
+}
+
 /// The nearest `i64`.
 pub(super) fn clamp(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })

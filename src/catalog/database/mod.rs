@@ -75,9 +75,9 @@ pub struct Entry {
     /// Where its rows go, as an absolute path, if they go to a directory.
     #[serde(default)]
     pub location: Option<String>,
-    /// Ids of queries that it took the place of, and whose rows may still be where rows go.
+    /// Queries that it took the place of, and whose rows may still be where they went.
     #[serde(default)]
-    pub former: Vec<String>,
+    pub former: Vec<Former>,
     /// Its schema, where the entry is a table.
     #[serde(skip)]
     pub schema: Option<SchemaRef>,
@@ -85,7 +85,35 @@ pub struct Entry {
     pub section: Option<usize>,
 }
 
+/// A query whose rows are to go from where they went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Former {
+    /// Its id.
+    pub id: String,
+    /// The directory that they went to, if it was one.
+    pub location: Option<String>,
+}
+
 impl Entry {
+    /// Whether rows or state are kept for it.
+    pub fn keeps_rows(&self) -> bool {
+        self.kind != Kind::Statement
+    }
+
+    /// Whether it is a view or an external table.
+    fn is_table_of_statement(&self) -> bool {
+        self.kind == Kind::Statement && !self.quoted.is_empty()
+    }
+
+    /// Its place when the database is opened: what is needed by others comes first.
+    pub fn rank(&self) -> u8 {
+        match self.kind {
+            Kind::Statement if self.quoted.is_empty() => 0,
+            Kind::Table | Kind::TableOfRows => 1,
+            Kind::Statement | Kind::Streaming => 2,
+        }
+    }
+
     /// Something that its statement makes again.
     pub fn new(name: &ResolvedTableReference, kind: Kind, sql: impl Into<String>) -> Self {
         let quoted = TableReference::full(
@@ -149,7 +177,7 @@ impl Catalog {
             None => true,
             Some(gone) => {
                 let over = |view: &u64| entry.made < *view && *view < gone;
-                entry.kind == Kind::Statement && views.iter().any(over)
+                entry.is_table_of_statement() && views.iter().any(over)
             }
         });
     }
@@ -252,11 +280,8 @@ impl Database {
     /// The entry of a resolved name.
     pub fn entry(&self, name: &str) -> Option<Entry> {
         let catalog = self.catalog();
-        catalog
-            .entries
-            .iter()
-            .find(|entry| entry.name == name)
-            .cloned()
+        let living = |entry: &&Entry| entry.name == name && entry.gone.is_none();
+        catalog.entries.iter().find(living).cloned()
     }
 
     /// An id that nothing has or had.

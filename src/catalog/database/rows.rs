@@ -105,6 +105,9 @@ impl KeptRows {
             rows.extend(opened.read(*part)?);
         }
         others.iter().for_each(|other| opened.forget(&other.name()));
+        if let Some(last) = parts.last() {
+            opened.make_durable(*last)?;
+        }
         *opened.files() = parts;
         Ok((opened, rows))
     }
@@ -152,6 +155,15 @@ impl KeptRows {
                 "has another number of rows than its name says",
             )),
         }
+    }
+
+    /// Publishes the newest file again: a process that ended before it was durable has left it in place.
+    fn make_durable(&self, part: Part) -> Result<()> {
+        let path = self.path(&part.name());
+        let bytes = self.disk.read(&path);
+        let put =
+            bytes.and_then(|bytes| publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes));
+        put.map_err(|error| disk_failed(&path, &error))
     }
 
     fn write(&self, first: u64, rows: &[RecordBatch]) -> Result<Part> {

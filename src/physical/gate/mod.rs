@@ -284,6 +284,7 @@ impl Stateful for TimeWindowGateExec {
             let rows = epoch.state.saved_piece(&rows_of(&name)).unwrap_or_default();
             state.restore(runs, &rows, self.info.evicted(epoch.started_at))?;
             epoch.state.forget_piece(&name);
+            epoch.state.forget_piece(&rows_of(&name));
             moved = true;
         }
         let partitions = self.partitions();

@@ -186,7 +186,7 @@ fn a_query_forgets_its_own_files_only() {
         "out/deep/city=a/part-qq-0000000003.parquet",
         "out/deep/city=a/part-q-3.parquet",
         "out/deep/city=a/part-q-00000000003.parquet",
-        "out/deep/city=a/part-q-0000000003.csv",
+        "out/deep/city=a/part-q-0000000003.avro",
         "out/deep/city=a/.tmp-part-q2-0000000003.parquet.part",
         "out/deep/city=a/.tmp-part-q-0000000003.parquet",
         "out/deep/other/part-q-0000000003.parquet",

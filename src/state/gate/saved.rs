@@ -121,7 +121,7 @@ impl GateState {
         let mut partition = Partition::default();
         let mut bytes = 0;
         for run in runs {
-            for (slice, run) in self.cut(Part::whole(run))? {
+            for (slice, run) in self.cut(Part::read(run))? {
                 if !closed.contains(self.shape.newest(slice)) {
                     bytes += run.bytes;
                     partition.kept.entry(slice).or_default().push(run);

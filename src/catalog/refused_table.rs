@@ -14,12 +14,12 @@ use crate::error::Refusal;
 
 /// A table that every reader and writer is refused, with the reason.
 #[derive(Debug)]
-pub struct DamagedTable {
+pub struct RefusedTable {
     schema: SchemaRef,
     damage: Refusal,
 }
 
-impl DamagedTable {
+impl RefusedTable {
     /// The table of this schema, and why it cannot be read.
     pub fn new(schema: SchemaRef, damage: Refusal) -> Self {
         Self { schema, damage }
@@ -32,7 +32,7 @@ impl DamagedTable {
 }
 
 #[async_trait]
-impl TableProvider for DamagedTable {
+impl TableProvider for RefusedTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
