@@ -149,12 +149,14 @@ impl StreamContext {
             self.checkpoints_kept(&definition)?,
             definition.statement.clone(),
         );
+        let retention = self.retention(&resolved, definition.retain);
         let mut table = StreamingTable::new(
             resolved.clone(),
             name.table().to_owned(),
             definition,
             &id,
             outlet,
+            retention,
         );
         let entry = Entry {
             id: id.clone(),

@@ -259,6 +259,15 @@ impl Database {
             .cloned()
     }
 
+    /// Whether these are all the streaming tables that it knows: some may wait to be made again.
+    pub fn are_all_streaming(&self, these: impl Fn(&str) -> bool) -> bool {
+        let catalog = self.catalog();
+        let mut known = catalog.entries.iter();
+        known.all(|entry| {
+            entry.kind != Kind::Streaming || entry.gone.is_some() || these(&entry.name)
+        })
+    }
+
     /// An id that nothing has or had.
     pub fn new_id(&self) -> String {
         let mut catalog = self.catalog();
