@@ -231,7 +231,7 @@ async fn files_without_a_time_count_as_arrived_when_they_are_opened() {
 }
 
 #[tokio::test]
-async fn a_table_without_retain_keeps_its_rows_and_its_files_names() {
+async fn a_table_without_retain_keeps_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Hands::new();
     let ctx = open(dir.path()).await.with_clock(clock.clone());

@@ -4,6 +4,7 @@
 //! LOCK                                    held by the one process that has it open
 //! catalog                                 what there is, replaced at one stroke
 //! tables/t1/<first>-<end>-<crc32>.parquet rows of CREATE TABLE and INSERT
+//! tables/t1/<first>.first                 number of the first row that is kept, once rows were removed
 //! queries/<id>/<number>.epoch             a streaming table: see `checkpoint`
 //! ```
 //!
