@@ -1,5 +1,6 @@
 //! [`StreamContext`]: the only place that installs rules, planners and functions into DataFusion.
 
+mod clock;
 mod database;
 mod define;
 mod guards;
@@ -8,6 +9,7 @@ mod streaming;
 mod ticker;
 mod triggers;
 
+pub use crate::source::Clock;
 pub use database::Unopened;
 pub use ticker::Ticker;
 
@@ -16,6 +18,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -37,6 +40,7 @@ use futures::future::BoxFuture;
 use sqlparser::dialect::dialect_from_str;
 use tokio::sync::watch;
 
+use self::clock::ContextClock;
 use self::started::{Home, Started};
 use crate::catalog::{
     Database, EmittedFunction, Entry, Kind, ProgressFunction, StreamingTable, StreamingTables,
@@ -94,6 +98,8 @@ pub struct StreamContext {
     home: Arc<Home>,
     /// Those queries.
     started: Arc<Started>,
+    /// By which rows are old.
+    clock: Arc<ContextClock>,
 }
 
 impl fmt::Debug for StreamContext {
@@ -148,6 +154,7 @@ impl StreamContext {
             sinks: Arc::default(),
             home: Arc::new(home),
             started: Arc::default(),
+            clock: Arc::default(),
         })
     }
 
@@ -178,13 +185,16 @@ impl StreamContext {
     /// Plans one statement, and runs it if it defines something.
     async fn statement(&self, sql: &str) -> Result<DataFrame> {
         let state = self.session.state();
-        match read(sql, &state)? {
-            Parsed::Streaming(statement) => Box::pin(self.streaming(*statement)).await,
-            Parsed::DataFusion(statement) => {
-                let plan = state.statement_to_plan(*statement).await?;
-                Box::pin(self.run(as_written(plan, sql), sql)).await
+        let (statement, retain) = match read(sql, &state)? {
+            Parsed::Streaming(statement) => {
+                return Box::pin(self.streaming(*statement)).await;
             }
-        }
+            Parsed::DataFusion(statement) => (statement, None),
+            Parsed::Retaining(statement, retain) => (statement, Some(retain)),
+        };
+        let plan = state.statement_to_plan(*statement).await?;
+        let asked = Asked { sql, retain };
+        Box::pin(self.run(as_written(plan, sql), asked)).await
     }
 
     /// Runs a query as a stream of record batches, which come as windows close.
@@ -203,9 +213,9 @@ impl StreamContext {
         if self.session.table_exist(name)? {
             return exec_err!("Table '{name}' already exists");
         }
-        let (log, id) = self.new_log(Arc::clone(&schema))?;
+        let resolved = self.resolved(&TableReference::parse_str(name));
+        let (log, id) = self.new_log(&resolved.to_string(), Arc::clone(&schema), None)?;
         if let (Some(database), Some(id)) = (&self.database, id) {
-            let resolved = self.resolved(&TableReference::parse_str(name));
             database.put(Entry {
                 id,
                 schema: Some(schema),
@@ -232,7 +242,12 @@ impl StreamContext {
         async move {
             let provider = self.session.table_provider(table).await?;
             match provider.downcast_ref::<AppendTable>() {
-                Some(table) => table.log().append(&[batch]),
+                Some(table) => {
+                    table.log().append(&[batch])?;
+                    // The rows are in; what could not be removed is by the next who tries.
+                    table.log().let_go().ok();
+                    Ok(())
+                }
                 None => exec_err!("'{table}' is not an append-only table: CREATE TABLE makes one"),
             }
         }
@@ -313,13 +328,13 @@ impl StreamContext {
     }
 
     /// Runs one of DataFusion's statements.
-    async fn run(&self, plan: LogicalPlan, sql: &str) -> Result<DataFrame> {
+    async fn run(&self, plan: LogicalPlan, asked: Asked<'_>) -> Result<DataFrame> {
         let plan = self
             .unbounded
             .as_streams(plan, &self.session.state())
             .await?;
         match plan {
-            LogicalPlan::Ddl(ddl) => self.define(ddl, sql).await,
+            LogicalPlan::Ddl(ddl) => self.define(ddl, asked).await,
             LogicalPlan::Statement(LogicalStatement::ResetVariable(reset))
                 if reset.variable.starts_with("tidegate.") =>
             {
@@ -366,6 +381,15 @@ impl StreamContext {
             LogicalPlanBuilder::empty(false).build()?,
         ))
     }
+}
+
+/// What a statement says that its plan does not.
+#[derive(Debug, Clone, Copy)]
+struct Asked<'a> {
+    /// Its text.
+    sql: &'a str,
+    /// How long the rows of the table that it creates are kept, if not for good.
+    retain: Option<Duration>,
 }
 
 /// The error of a statement whose planning panicked.

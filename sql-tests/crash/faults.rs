@@ -185,7 +185,7 @@ async fn opened(job: &Job, expected: &Expected, disk: &SimDisk) -> bool {
     let calls = tap.take();
     unopened
         .iter()
-        .for_each(|one| says_of_what(&one.error, &calls));
+        .for_each(|one| says_of_what(&one.error.clone().into(), &calls));
     match rows_of(&ctx, "t").await {
         Ok(rows) => assert_eq!(Some(rows), expected.last().input),
         Err(error) => says_of_what(&error, &calls),

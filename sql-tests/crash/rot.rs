@@ -147,7 +147,7 @@ impl<'a> Whole<'a> {
             Err(error) => return names_one(&error, paths),
         };
         for unopened in ctx.unopened() {
-            names_one(&unopened.error, paths);
+            names_one(&unopened.error.into(), paths);
         }
         let whole = match rows_of(&ctx, "t").await {
             Ok(rows) => Some(rows) == expected.last().input,

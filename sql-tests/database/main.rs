@@ -6,6 +6,7 @@
 //! | `restarts` | faults that people met elsewhere: a watermark, open windows or files that a restart forgets |
 //! | `changed` | another query, another source or a damaged file under the kept state |
 //! | `sinks` | directories and sinks of the application: each row once |
+//! | `retained` | rows that are old go, when all who read them have passed them |
 //! | `golden` | a database that was written by an earlier build is read |
 //!
 //! Every suite is run over restarts too (`suites.rs`), and the crashes are in `crash` and `kill`.
@@ -21,6 +22,7 @@ mod changed;
 mod golden;
 mod reopened;
 mod restarts;
+mod retained;
 mod sinks;
 
 use std::path::Path;

@@ -14,7 +14,7 @@ use super::*;
 
 /// Rows by query and epoch; it can be told to fail.
 #[derive(Debug, Default)]
-struct Memory {
+pub(super) struct Memory {
     held: Mutex<BTreeMap<(String, u64), usize>>,
     fails: Mutex<u32>,
     calls: Mutex<Vec<String>>,

@@ -1,6 +1,7 @@
 //! What a streaming table is: its query, checked, and its options.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::Result;
@@ -18,14 +19,14 @@ use crate::error::Refusal;
 use crate::logical::{
     StreamAggregate, StreamDeduplicate, StreamQuery, group_columns, stream_scan, stream_scans,
 };
-use crate::sql::{CreateStreamingTable, Target};
+use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 
 /// Options of `WITH (…)`: they take the place of the session's settings for this table.
 #[derive(Debug, Clone, Default)]
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 11] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -35,6 +36,7 @@ const OPTIONS: [&str; 10] = [
     "checkpoints_kept",
     "accept_loss",
     SINK,
+    RETAIN,
     "poll_interval",
 ];
 
@@ -67,6 +69,16 @@ impl TableOptions {
         named.map(|(_, name)| name.as_str())
     }
 
+    /// How long rows of the result are kept, if not for good.
+    ///
+    /// # Errors
+    /// - a value that is no length of time, or not longer than zero
+    pub fn retain(&self) -> Result<Option<Duration>> {
+        let named = self.0.iter().find(|(key, _)| key == RETAIN);
+        let retain = named.map(|(_, text)| parse_retain(text, None));
+        Ok(retain.transpose()?)
+    }
+
     /// A session's state with these options as its settings.
     ///
     /// # Errors
@@ -79,7 +91,8 @@ impl TableOptions {
             epoch_by: String::new(),
             ..crate::config::options(config.options())
         };
-        for (key, value) in self.0.iter().filter(|(key, _)| key != SINK) {
+        let is_setting = |key: &str| key != SINK && key != RETAIN;
+        for (key, value) in self.0.iter().filter(|(key, _)| is_setting(key)) {
             settings.set(key, value)?;
         }
         config.options_mut().extensions.insert(settings);
@@ -110,6 +123,8 @@ pub struct Definition {
     pub key: Option<Vec<usize>>,
     /// Greatest number of rows of the result.
     pub limit: Option<u64>,
+    /// How long rows of the result are kept, if not for good.
+    pub retain: Option<Duration>,
     /// When its state leaves, as SHOW STREAMING TABLES says it.
     pub eviction: &'static str,
 }
@@ -143,6 +158,10 @@ impl Definition {
         sources.dedup();
         epoch_column(&settings.epoch_by, &scans)?;
         replaced_sources(&scans)?;
+        let retain = options.retain()?;
+        if retain.is_some() {
+            may_retain(mode, create.target.as_ref(), options.sink())?;
+        }
         Ok(Self {
             query: create.query.clone(),
             text: create.text.clone(),
@@ -154,6 +173,7 @@ impl Definition {
             sources,
             key,
             limit,
+            retain,
             eviction: eviction(&plan, mode)?,
         })
     }
@@ -207,6 +227,11 @@ impl Definition {
             ("key", format!("{:?}", self.key), format!("{:?}", other.key)),
             ("limit", limit(self), limit(other)),
             ("target", target(self), target(other)),
+            (
+                "retain",
+                format!("{:?}", self.retain),
+                format!("{:?}", other.retain),
+            ),
         ];
         match aspects.into_iter().find(|(_, was, is)| was != is) {
             None => Ok(()),
@@ -287,6 +312,31 @@ fn result_schema(plan: &LogicalPlan) -> Result<SchemaRef> {
         .map(|field| Field::new(field.name(), field.data_type().clone(), true))
         .collect();
     Ok(Arc::new(Schema::new(fields)))
+}
+
+/// Rows go by their age only where they accumulate, and where the table itself keeps them.
+fn may_retain(mode: OutputMode, target: Option<&Target>, sink: Option<&str>) -> Result<()> {
+    let (message, hint) = match (mode, target, sink) {
+        (OutputMode::Update | OutputMode::Complete, ..) => (
+            format!("In {mode} mode rows are replaced, and none is old: retain has no meaning."),
+            "leave retain out, or write output_mode = 'append'",
+        ),
+        (_, Some(target), _) => (
+            format!(
+                "The rows go to files in {}, which are never removed here.",
+                target.location
+            ),
+            "leave retain out, and remove old files where they are, or leave STORED AS out",
+        ),
+        (_, _, Some(sink)) => (
+            format!("The rows go to the sink '{sink}' and are not kept here."),
+            "leave retain out: how long rows are kept is the sink's to say",
+        ),
+        _ => return Ok(()),
+    };
+    let place = target.and_then(|target| target.place);
+    let refusal = Refusal::new("INVALID_STREAM_OPTION", "42616", message);
+    Err(refusal.at(place).hint(hint).into())
 }
 
 /// A result that is replaced has no order of arrival to read.

@@ -53,4 +53,13 @@ impl StreamingTables {
             .into_iter()
             .find(|table| table.definition().sources.iter().any(|name| name == source))
     }
+
+    /// Number of the first row of a source that one of the tables may still read; `u64::MAX` if none reads it.
+    pub fn passed(&self, source: &str) -> u64 {
+        let tables = self.all().into_iter();
+        let readers =
+            tables.filter(|table| table.definition().sources.iter().any(|name| name == source));
+        let passed = readers.map(|table| table.passed(source));
+        passed.min().unwrap_or(u64::MAX)
+    }
 }

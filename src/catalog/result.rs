@@ -1,11 +1,11 @@
 //! The result of a streaming table, and the records of the epochs that made it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{AsArray, Int64Array, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 
@@ -13,7 +13,7 @@ use super::replace_table::ReplaceTable;
 use crate::checkpoint::{Piece, Restored, Until, Whole};
 use crate::query::{EpochProgress, EpochSink, Totals};
 use crate::sink::Sink;
-use crate::source::{AppendLog, conform};
+use crate::source::{AppendLog, Arrivals, behind, conform};
 
 /// Records of epochs that are kept to be shown.
 const HISTORY: usize = 10_000;
@@ -23,6 +23,9 @@ const RESULT: &str = "result";
 const EMITTED: &str = "emitted";
 const EPOCHS: &str = "epochs";
 const TOTALS: &str = "totals";
+/// Of a result whose rows go by their age: when rows arrived, and the number of the first that is kept.
+const ARRIVED: &str = "arrived";
+const FIRST: &str = "first";
 
 /// Where the rows of the result are.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub(super) struct TableResult {
     former: Vec<(Arc<dyn Sink>, String)>,
     /// Whether the sinks have been told how far the query is.
     begun: Mutex<bool>,
+    /// How many rows of each source committed epochs have read, where a source's rows are numbered.
+    reached: Mutex<BTreeMap<String, u64>>,
 }
 
 /// What is shown of the epochs.
@@ -76,6 +81,7 @@ impl TableResult {
             shown: Mutex::default(),
             former: Vec::new(),
             begun: Mutex::default(),
+            reached: Mutex::default(),
         }
     }
 
@@ -87,6 +93,18 @@ impl TableResult {
 
     pub(super) fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how many rows of its sources have been read.
+    pub(super) fn reach(&self, rows: Vec<(String, u64)>) {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.extend(rows);
+    }
+
+    /// How many rows of a source have been read for good.
+    pub(super) fn reached(&self, source: &str) -> u64 {
+        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.get(source).copied().unwrap_or_default()
     }
 
     /// Number of rows that have been emitted into it, or that it has where they are replaced.
@@ -170,6 +188,7 @@ impl TableResult {
             epoch_piece(&progress)?,
         ];
         match &self.rows {
+            Rows::Append(log) if log.is_retained() => pieces.extend(retained_pieces(log, rows)?),
             Rows::Append(_) => pieces.push(Piece::new(RESULT, rows.to_vec())),
             Rows::Sink { .. } => pieces.push(Piece::replacing(EMITTED, rows.to_vec())),
             Rows::Replace(table) if table.has_key() => {
@@ -194,7 +213,7 @@ impl TableResult {
         let piece = |name: &str| restored.pieces.get(name).cloned().unwrap_or_default();
         let totals = piece(TOTALS)
             .first()
-            .map(|row| from_json(row, 0))
+            .map(|row| from_json::<Totals>(row, 0))
             .transpose()?;
         let mut history = VecDeque::new();
         for batch in piece(EPOCHS) {
@@ -209,11 +228,16 @@ impl TableResult {
         let mut emitted = piece(EMITTED);
         match &self.rows {
             Rows::Append(log) => {
-                log.append(&behind(&result, log.rows()))?;
+                let start = number_of_first(&result, totals.as_ref());
+                let (first, arrivals) = retained_rows(&piece(FIRST), &piece(ARRIVED))?;
+                log.restore(start, first.max(start), &result, arrivals)?;
                 let last = history
                     .back()
                     .map_or(0, |last: &EpochProgress| last.output_rows);
-                emitted = behind(&result, log.rows().saturating_sub(last));
+                emitted = behind(
+                    &result,
+                    log.rows().saturating_sub(last.saturating_add(start)),
+                );
             }
             Rows::Replace(table) => {
                 table.restore(&result)?;
@@ -241,18 +265,68 @@ fn counted(rows: &[RecordBatch], mut progress: EpochProgress) -> EpochProgress {
     progress
 }
 
-/// The rows behind the first `skip`.
-fn behind(rows: &[RecordBatch], mut skip: u64) -> Vec<RecordBatch> {
-    let mut rest = Vec::new();
-    for batch in rows {
-        let length = batch.num_rows();
-        let passed = usize::try_from(skip).unwrap_or(usize::MAX).min(length);
-        skip -= passed as u64;
-        if passed < length {
-            rest.push(batch.slice(passed, length - passed));
-        }
+/// The pieces of a result whose rows go by their age: parts whose every row has gone are let go with it.
+fn retained_pieces(log: &AppendLog, rows: &[RecordBatch]) -> Result<Vec<Piece>> {
+    // What may go now is not written down again. What cannot go stays, and nothing is lost.
+    log.let_go()?;
+    let (base, before) = (log.base(), log.rows());
+    let mut result = Piece::new(RESULT, rows.to_vec());
+    result.newest = Some(log.len());
+    let added: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+    let arrived = log.arriving().filter(|_| added > 0);
+    let arrived = arrived.map(|arrived| {
+        let end = signed(before.saturating_add(added));
+        numbers([("end", end), ("arrived", arrived)])
+    });
+    let mut arrived = Piece::new(ARRIVED, arrived.transpose()?.into_iter().collect());
+    let base = signed(base);
+    arrived.until = Some(Until {
+        column: 0,
+        gone: Box::new(move |end| end <= base),
+    });
+    let first = Piece::replacing(FIRST, vec![numbers([("first", base)])?]);
+    Ok(vec![result, arrived, first])
+}
+
+/// What those pieces say: the number of the first row that is kept, and when rows arrived. Without them rows do not go.
+fn retained_rows(first: &[RecordBatch], arrived: &[RecordBatch]) -> Result<(u64, Arrivals)> {
+    let first = columns_of::<1>(first)?.first().map_or(0, |[first]| *first);
+    let pieces = columns_of::<2>(arrived)?.into_iter();
+    let pieces = pieces.map(|[end, arrived]| (end.unsigned_abs(), Some(arrived)));
+    Ok((first.unsigned_abs(), Arrivals::new(pieces.collect())))
+}
+
+/// Number of the first row that a checkpoint has of a result: all that were emitted are numbered.
+fn number_of_first(result: &[RecordBatch], totals: Option<&Totals>) -> u64 {
+    let stored: u64 = result.iter().map(|batch| batch.num_rows() as u64).sum();
+    totals.map_or(0, |totals| totals.output_rows.saturating_sub(stored))
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// One row of numbers, by the names of their columns.
+fn numbers<const N: usize>(columns: [(&str, i64); N]) -> Result<RecordBatch> {
+    let columns =
+        columns.map(|(name, value)| (name, Arc::new(Int64Array::from(vec![value])) as ArrayRef));
+    Ok(RecordBatch::try_from_iter(columns)?)
+}
+
+/// The rows of batches of numbers.
+fn columns_of<const N: usize>(batches: &[RecordBatch]) -> Result<Vec<[i64; N]>> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter();
+        let columns: Option<Vec<_>> = columns
+            .map(|column| column.as_primitive_opt::<Int64Type>())
+            .collect();
+        let columns = columns.and_then(|columns| <[_; N]>::try_from(columns).ok());
+        let columns =
+            columns.ok_or_else(|| internal_datafusion_err!("numbers are saved in {N} columns"))?;
+        rows.extend((0..batch.num_rows()).map(|row| columns.map(|column| column.value(row))));
     }
-    rest
+    Ok(rows)
 }
 
 /// The first rows, so many as there is room for.
@@ -346,6 +420,10 @@ impl EpochSink for Refreshing {
 
     fn restore(&self, restored: &Restored) -> Result<()> {
         self.result.restore(restored)
+    }
+
+    fn reached(&self, rows: Vec<(String, u64)>) {
+        self.result.reach(rows);
     }
 
     async fn ready(&self, next: u64) -> Result<()> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::TableProvider;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, TableReference, internal_err};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
@@ -26,7 +27,9 @@ use crate::query::{
     home, short,
 };
 use crate::sink::Sink;
-use crate::source::{AppendLog, AppendTable, Awaited, Cursor, ReadEnv, Unread};
+use crate::source::{
+    AppendLog, AppendTable, Arrivals, Awaited, Cursor, ReadEnv, Retention, Unread,
+};
 
 /// A named result kept up to date by a streaming query.
 #[derive(Debug)]
@@ -65,13 +68,15 @@ pub struct Awaiting {
 
 impl StreamingTable {
     /// A streaming table that has not run yet. The id tells it from all others, of other databases too. What the
-    /// former queries have written goes before its first rows.
+    /// former queries have written goes before its first rows. Rows of its result go by their
+    /// age if it says so.
     pub fn new(
         name: String,
         bare_name: String,
         definition: Definition,
         id: &str,
         outlet: Option<Outlet>,
+        retention: Option<Retention>,
         former: Vec<(Arc<dyn Sink>, String)>,
     ) -> Self {
         let schema = Arc::clone(&definition.schema);
@@ -90,7 +95,8 @@ impl StreamingTable {
                 provider: outlet.provider,
             },
             (OutputMode::Append, ..) | (OutputMode::Update, None, _) => {
-                Rows::Append(Arc::new(AppendLog::new(Arc::clone(&schema)).identified(id)))
+                let log = AppendLog::new(Arc::clone(&schema)).identified(id);
+                Rows::Append(Arc::new(log.retained(retention, Arrivals::default())))
             }
             (OutputMode::Update, Some(key), _) => replace(Some(key.clone())),
             (OutputMode::Complete, ..) => replace(None),
@@ -131,7 +137,10 @@ impl StreamingTable {
     pub fn restore(&self, restored: &Restored) -> Result<()> {
         self.result.restore(restored)?;
         match self.run.try_lock() {
-            Ok(mut run) => *run = RunState::restored(restored)?,
+            Ok(mut run) => {
+                *run = RunState::restored(restored)?;
+                self.result.reach(run.rows_saved());
+            }
             Err(_) => return internal_err!("{} runs already", self.name),
         }
         Ok(())
@@ -303,6 +312,38 @@ impl StreamingTable {
             .map_or_else(|_| Vec::new(), |run| run.rows_saved())
     }
 
+    /// Number of the first row of a source that it may still read: its last committed epoch has read those before.
+    pub fn passed(&self, source: &str) -> u64 {
+        self.result.reached(source)
+    }
+
+    /// Removes rows that are old from its sources and from its result, as far as they go by their age. What cannot be
+    /// removed is by a later run.
+    async fn let_go(&self, state: &SessionState) {
+        let mut logs = Vec::new();
+        for source in &self.definition.sources {
+            let table = provider_of(state, source).await;
+            let table = table
+                .as_deref()
+                .and_then(|table| table.downcast_ref::<AppendTable>());
+            logs.extend(table.map(AppendTable::log));
+        }
+        if let Rows::Append(log) = &self.result.rows {
+            logs.push(Arc::clone(log));
+        }
+        logs.retain(|log| log.is_retained());
+        if logs.is_empty() {
+            return;
+        }
+        // Removing rows waits for a disk, which a thread that polls must not.
+        let removing = SpawnedTask::spawn_blocking(move || {
+            for log in logs {
+                log.let_go().ok();
+            }
+        });
+        removing.join_unwind().await.ok();
+    }
+
     /// Refuses to read a table whose rows cannot be read, with the reason.
     async fn refuse_damaged_sources(&self, state: &SessionState) -> Result<()> {
         for source in &self.definition.sources {
@@ -413,6 +454,7 @@ impl StreamingTable {
         let context = TaskContext::from(&state).with_session_config(config);
         let mut rows = execute_stream(plan, Arc::new(context))?;
         while rows.try_next().await?.is_some() {}
+        self.let_go(&state).await;
         Ok(sink.take_records())
     }
 }

@@ -37,6 +37,9 @@ pub struct Piece {
     pub replaces: bool,
     /// When rows leave by themselves, if they do.
     pub until: Option<Until>,
+    /// How many of the rows that there were still count, the newest ones, if not all do. The oldest parts go as long
+    /// as so many are left.
+    pub newest: Option<u64>,
     /// The piece as it is with the added rows, where it can be had.
     pub whole: Option<Whole>,
 }
@@ -90,6 +93,7 @@ impl Piece {
             added,
             replaces: false,
             until: None,
+            newest: None,
             whole: None,
         }
     }
@@ -109,6 +113,16 @@ impl Piece {
         }
         if let Some(until) = &self.until {
             segments.retain(|segment| segment.until.is_none_or(|last| !(until.gone)(last)));
+        }
+        if let Some(newest) = self.newest {
+            let mut left: u64 = segments.iter().map(|segment| segment.rows).sum();
+            let gone = segments.iter().take_while(|segment| {
+                let goes = left.saturating_sub(segment.rows) >= newest;
+                left -= if goes { segment.rows } else { 0 };
+                goes
+            });
+            let gone = gone.count();
+            segments.drain(..gone);
         }
         let added = count(&self.added);
         let stored: u64 = segments.iter().map(|segment| segment.rows).sum();
@@ -249,6 +263,16 @@ mod tests {
         assert_eq!(planned.stay.len(), 1);
         assert_eq!(piece.last(&added(5)), Some(4));
         assert_eq!(count(&piece.living(added(5)).unwrap()), 2);
+    }
+
+    #[test]
+    fn the_oldest_parts_go_where_only_the_newest_rows_count() {
+        for (newest, left) in [(10, 4), (9, 4), (8, 3), (5, 2), (4, 2), (1, 1), (0, 0)] {
+            let mut piece = Piece::new("p", added(1));
+            piece.newest = Some(newest);
+            let planned = piece.planned(parts(&[2, 3, 3, 2]));
+            assert_eq!(planned.stay.len(), left, "{newest}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, TableReference, internal_err, plan_err};
@@ -12,12 +13,12 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{StreamContext, read};
+use super::{Asked, StreamContext, read};
 use crate::catalog::{Database, Definition, Entry, KeptRows, Kind, RefusedTable, StreamingTable};
 use crate::checkpoint::Checkpoint;
 use crate::disk::{Disk, LocalDisk};
 use crate::error::{Refusal, refusal};
-use crate::source::{AppendLog, AppendTable};
+use crate::source::{AppendLog, AppendTable, Arrivals};
 use crate::sql::{Parsed, StreamingStatement};
 
 /// Something of a database that could not be made again when it was opened: it is still written down, and is
@@ -88,6 +89,7 @@ impl StreamContext {
                 return plan_err!("only a database can be opened again");
             };
             let (disk, outside) = (database.disk(), self.outside);
+            let clock = Arc::clone(&self.clock);
             let state = self.session.state();
             let session = SessionContext::new_with_config_rt(
                 state.config().clone(),
@@ -96,6 +98,7 @@ impl StreamContext {
             drop((state, self));
             let mut context = Self::over(session)?;
             context.outside = outside;
+            context.clock = clock;
             context.database = Some(Arc::new(Database::open(disk, random_id)?));
             context.make_again().await?;
             context.find_lost_rows().await?;
@@ -295,19 +298,23 @@ impl StreamContext {
             Kind::Streaming => self.make_streaming_table(database, entry).await,
             Kind::Statement => match read(&entry.sql, &self.session.state())? {
                 Parsed::DataFusion(statement) => {
+                    let asked = Asked {
+                        sql: &entry.sql,
+                        retain: None,
+                    };
                     let plan = self.session.state().statement_to_plan(*statement).await?;
                     let plan = self
                         .unbounded
                         .as_streams(super::as_written(plan, &entry.sql), &self.session.state())
                         .await?;
                     match plan {
-                        LogicalPlan::Ddl(ddl) => {
-                            self.define_here(ddl, &entry.sql).await.map(|_| ())
-                        }
+                        LogicalPlan::Ddl(ddl) => self.define_here(ddl, asked).await.map(|_| ()),
                         _ => internal_err!("{} is not made by its statement", entry.name),
                     }
                 }
-                Parsed::Streaming(_) => internal_err!("{} is not a streaming table", entry.name),
+                Parsed::Streaming(_) | Parsed::Retaining(..) => {
+                    internal_err!("{} is neither a view nor an external table", entry.name)
+                }
             },
         }
     }
@@ -327,11 +334,21 @@ impl StreamContext {
         };
         let log = AppendLog::with_base(schema, kept.first()).identified(&entry.id);
         log.append(&rows)?;
-        let mut table = AppendTable::new(name.table(), Arc::new(log.kept_by(Arc::new(kept))));
+        let made = match (entry.kind, read(&entry.sql, &self.session.state())) {
+            (_, Ok(made)) => made.into_datafusion(),
+            (Kind::Table, Err(error)) => return Err(error),
+            // A table that an application made has no statement.
+            _ => None,
+        };
+        let retain = made.as_ref().and_then(|(_, retain)| *retain);
+        let log = log
+            .retained(self.retention(&entry.name, retain), kept.arrivals())
+            .kept_by(Arc::new(kept.retained(retain)));
+        let mut table = AppendTable::new(name.table(), Arc::new(log));
         if entry.kind == Kind::Table
-            && let Parsed::DataFusion(statement) = read(&entry.sql, &self.session.state())?
+            && let Some((statement, _)) = made
             && let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) =
-                self.session.state().statement_to_plan(*statement).await?
+                self.session.state().statement_to_plan(statement).await?
         {
             table = table.with_definition(create.constraints, create.column_defaults);
         }
@@ -352,12 +369,14 @@ impl StreamContext {
         let former = self.cleaners(&entry.former, outlet.as_ref())?;
         let changed = changed_columns(entry, &definition);
         let kept = self.checkpoints_kept(&definition)?;
+        let retention = self.retention(&entry.name, definition.retain);
         let table = StreamingTable::new(
             entry.name.clone(),
             name.table().to_owned(),
             definition,
             &entry.id,
             outlet,
+            retention,
             former,
         );
         let opened = Checkpoint::open(database.disk(), Database::QUERIES, &entry.id, kept);
@@ -382,16 +401,22 @@ impl StreamContext {
         Ok(crate::config::options(state.config_options()).checkpoints_kept)
     }
 
-    /// The log of a new table: its rows are kept if the session is over a database.
-    pub(super) fn new_log(&self, schema: SchemaRef) -> Result<(AppendLog, Option<String>)> {
+    /// The log of a new table: its rows are on disk if the session is over a database.
+    pub(super) fn new_log(
+        &self,
+        name: &str,
+        schema: SchemaRef,
+        retain: Option<Duration>,
+    ) -> Result<(AppendLog, Option<String>)> {
+        let retention = self.retention(name, retain);
+        let log = AppendLog::new(schema).retained(retention, Arrivals::default());
         let Some(database) = &self.database else {
-            return Ok((AppendLog::new(schema), None));
+            return Ok((log, None));
         };
         let id = database.new_id();
         let kept: KeptRows = database.new_rows(&id)?;
-        let log = AppendLog::new(schema)
-            .identified(&id)
-            .kept_by(Arc::new(kept));
+        let kept = kept.retained(retain);
+        let log = log.identified(&id).kept_by(Arc::new(kept));
         Ok((log, Some(id)))
     }
 

@@ -10,8 +10,8 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatement, LogicalPlan};
 use futures::FutureExt;
 
-use super::StreamContext;
 use super::database::Written;
+use super::{Asked, StreamContext};
 use crate::catalog::{Entry, Kind};
 use crate::error::Refusal;
 use crate::logical::without_places;
@@ -20,10 +20,10 @@ use crate::source::AppendTable;
 impl StreamContext {
     /// Runs a statement that defines something, and writes down what it did. What cannot be written down is
     /// taken back.
-    pub(super) async fn define(&self, ddl: DdlStatement, sql: &str) -> Result<DataFrame> {
+    pub(super) async fn define(&self, ddl: DdlStatement, asked: Asked<'_>) -> Result<DataFrame> {
         self.refuse_unopened(&ddl)?;
         let before = self.made_by(&ddl);
-        let (done, written) = self.define_here(ddl, sql).await?;
+        let (done, written) = self.define_here(ddl, asked).await?;
         if let Err(error) = self.write_down(written) {
             if let Some((name, former)) = before {
                 self.session.deregister_table(name.clone())?;
@@ -57,9 +57,9 @@ impl StreamContext {
     pub(super) async fn define_here(
         &self,
         ddl: DdlStatement,
-        sql: &str,
+        asked: Asked<'_>,
     ) -> Result<(DataFrame, Option<Written>)> {
-        let written = self.to_be_written(&ddl, sql)?;
+        let written = self.to_be_written(&ddl, asked.sql)?;
         let dropped = match &ddl {
             DdlStatement::DropTable(drop) => Some(drop.name.clone()),
             DdlStatement::DropView(drop) => Some(drop.name.clone()),
@@ -72,7 +72,7 @@ impl StreamContext {
         let before = there(&dropped)?;
         let (done, mut written) = match ddl {
             DdlStatement::CreateMemoryTable(create) => {
-                self.create_append_table(create, sql).await?
+                self.create_append_table(create, asked).await?
             }
             ddl => (self.define_other(ddl).await?, written),
         };
@@ -184,7 +184,7 @@ impl StreamContext {
     async fn create_append_table(
         &self,
         create: CreateMemoryTable,
-        sql: &str,
+        asked: Asked<'_>,
     ) -> Result<(DataFrame, Option<Written>)> {
         let exists = self.session.table_exist(create.name.clone())?;
         if exists && create.if_not_exists && !create.or_replace {
@@ -206,12 +206,13 @@ impl StreamContext {
         let schema = Arc::clone(rows.schema().inner());
         unique_names(&schema)?;
         let rows = rows.collect_partitioned().await?;
-        let (log, id) = self.new_log(Arc::clone(&schema))?;
+        let name = self.resolve(&create.name);
+        let (log, id) = self.new_log(&name, Arc::clone(&schema), asked.retain)?;
         log.append(&rows.concat())?;
         let entry = id.map(|id| Entry {
             id,
             schema: Some(schema),
-            ..Entry::new(&self.resolved(&create.name), kind, sql)
+            ..Entry::new(&self.resolved(&create.name), kind, asked.sql)
         });
         let table = AppendTable::new(create.name.table(), Arc::new(log))
             .with_definition(create.constraints, create.column_defaults)

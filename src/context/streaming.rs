@@ -159,12 +159,14 @@ impl StreamContext {
         };
         let kept = self.checkpoints_kept(&definition)?;
         let cleaners = self.cleaners(&entry.former, outlet.as_ref())?;
+        let retention = self.retention(&resolved, definition.retain);
         let mut table = StreamingTable::new(
             resolved.clone(),
             name.table().to_owned(),
             definition,
             &id,
             outlet,
+            retention,
             cleaners,
         );
         if let Some(database) = &self.database {

@@ -97,6 +97,10 @@ pub trait EpochSink: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Called when an epoch has committed, with how many rows of each source have been read then, where a source's
+    /// rows are numbered: none of them is read again.
+    fn reached(&self, _rows: Vec<(String, u64)>) {}
+
     /// Takes the rows of an epoch that has committed, all of them, and its record. Rows that
     /// [`prepare`](Self::prepare) let pass must not fail here.
     ///

@@ -220,6 +220,7 @@ impl Run {
             }
             table.sink.commit(rows, progress.clone()).await?;
             state.is_ahead = false;
+            table.sink.reached(state.rows_read());
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))

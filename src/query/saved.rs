@@ -211,6 +211,16 @@ impl RunState {
         rows.collect()
     }
 
+    /// How many rows of each source committed epochs have read, where a source's rows are numbered.
+    pub fn rows_read(&self) -> Vec<(String, u64)> {
+        let rows = self.positions().into_iter();
+        let rows = rows.filter_map(|at| match at.position {
+            Some(Position::Rows(rows)) => Some((at.name, rows)),
+            _ => None,
+        });
+        rows.collect()
+    }
+
     /// Refuses a plan whose operators cannot take in the state that there is.
     ///
     /// # Errors

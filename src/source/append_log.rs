@@ -14,7 +14,7 @@
 //! - Writers wait for each other; readers wait for no writer that is making rows durable.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
@@ -22,6 +22,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use tokio::sync::watch;
 
+use super::retention::{Arrivals, Retention};
 use super::{Arrival, Position, Reader, conform};
 use crate::error::Refusal;
 
@@ -30,12 +31,20 @@ pub(super) const BATCH_ROWS: usize = 8_192;
 
 /// Makes the rows of a log durable.
 pub trait Keep: Debug + Send + Sync {
-    /// Makes rows durable that will have numbers from `start` on. Calls for one log come one after the
-    /// other; after a call that failed the next one has the same `start`.
+    /// Makes rows durable that will have numbers from `start` on, and the time at which they arrived, in milliseconds
+    /// since 1970, if the log is one whose rows go by it. Calls for one log come one after the other; after a call
+    /// that failed the next one has the same `start`.
     ///
     /// # Errors
     /// - the rows are not durable; the log does not take them
-    fn keep(&self, start: u64, batches: &[RecordBatch]) -> Result<()>;
+    fn keep(&self, start: u64, batches: &[RecordBatch], arrived: Option<i64>) -> Result<()>;
+
+    /// Removes rows before the one of this number, as far as they can be removed by themselves; returns the number of
+    /// the first row that is kept, which stays so.
+    ///
+    /// # Errors
+    /// - nothing is removed
+    fn let_go(&self, row: u64) -> Result<u64>;
 }
 
 /// Rows in order of arrival. Appending is atomic: readers see all rows of one append or none.
@@ -45,6 +54,8 @@ pub struct AppendLog {
     inner: RwLock<Inner>,
     /// Makes rows durable before they are visible.
     keep: Option<Arc<dyn Keep>>,
+    /// When rows are removed, if they are.
+    retention: Option<Retention>,
     /// What tells it from another log of its name, over restarts; empty if nothing does.
     id: String,
     /// Held by who appends, from the number of the first new row until the rows are visible.
@@ -62,6 +73,8 @@ struct Inner {
     base: u64,
     /// Number of the next row.
     rows: u64,
+    /// When the rows that are kept arrived, if they go by it.
+    arrivals: Arrivals,
 }
 
 /// Rows that were asked for and have been removed.
@@ -88,6 +101,7 @@ impl AppendLog {
             schema,
             inner: RwLock::new(inner),
             keep: None,
+            retention: None,
             id: String::new(),
             writing: Mutex::default(),
             arrived: watch::Sender::new(base),
@@ -98,6 +112,16 @@ impl AppendLog {
     #[must_use]
     pub fn kept_by(mut self, keep: Arc<dyn Keep>) -> Self {
         self.keep = Some(keep);
+        self
+    }
+
+    /// The log with old rows removed, from now on ([`let_go`](Self::let_go)); those that it has arrived at these times.
+    #[must_use]
+    pub fn retained(mut self, retention: Option<Retention>, arrivals: Arrivals) -> Self {
+        if retention.is_some() {
+            self.inner_mut().arrivals = arrivals;
+        }
+        self.retention = retention;
         self
     }
 
@@ -172,10 +196,11 @@ impl AppendLog {
             return Ok(());
         }
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrived = self.arriving();
         if let Some(keep) = &self.keep {
-            keep.keep(self.rows(), &cut)?;
+            keep.keep(self.rows(), &cut, arrived)?;
         }
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner_mut();
         for batch in cut {
             let start = inner.rows;
             inner.rows += batch.num_rows() as u64;
@@ -183,20 +208,97 @@ impl AppendLog {
             inner.batches.push(batch);
         }
         let rows = inner.rows;
+        if arrived.is_some() {
+            inner.arrivals.push(rows, arrived);
+        }
         drop(inner);
         self.arrived.send_replace(rows);
         Ok(())
     }
 
+    /// When rows that are appended now arrive, in milliseconds since 1970; none where rows do not go by it.
+    pub fn arriving(&self) -> Option<i64> {
+        let retention = self.retention.as_ref()?;
+        let now = retention.clock.now_ms();
+        Some(self.inner().arrivals.next(now))
+    }
+
+    /// Removes what arrived too long ago and what all readers have passed, in whole pieces. What is not removed, for
+    /// whatever reason, is by a later call. A log that keeps its rows on disk waits for the disk.
+    ///
+    /// # Errors
+    /// - those of [`Keep`]; then nothing was removed
+    pub fn let_go(&self) -> Result<()> {
+        let Some(retention) = &self.retention else {
+            return Ok(());
+        };
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = retention.clock.now_ms();
+        let old = self.inner_mut().arrivals.old(now, retention.retain);
+        if old <= self.base() {
+            return Ok(());
+        }
+        let passed = retention.readers.passed(&retention.table);
+        let gone = self.inner().arrivals.whole(old.min(passed));
+        if gone <= self.base() {
+            return Ok(());
+        }
+        let first = match &self.keep {
+            Some(keep) => keep.let_go(gone)?,
+            None => gone,
+        };
+        self.drop_before(first);
+        Ok(())
+    }
+
+    /// Whether rows are removed by their age.
+    pub fn is_retained(&self) -> bool {
+        self.retention.is_some()
+    }
+
+    /// Goes back to what was written down of the log: the rows behind `first` that follow those it has, and when all
+    /// arrived. `rows` begin with the row of the number `start`, which is not greater than `first`.
+    ///
+    /// # Errors
+    /// - those of [`append`](Self::append)
+    pub fn restore(
+        &self,
+        start: u64,
+        first: u64,
+        rows: &[RecordBatch],
+        arrivals: Arrivals,
+    ) -> Result<()> {
+        let mut inner = self.inner_mut();
+        if inner.rows < first {
+            *inner = Inner {
+                base: first,
+                rows: first,
+                ..Inner::default()
+            };
+        }
+        let known = inner.rows;
+        drop(inner);
+        self.append(&behind(rows, known.saturating_sub(start)))?;
+        if self.is_retained() {
+            let mut inner = self.inner_mut();
+            inner.arrivals = arrivals;
+            let base = inner.base;
+            inner.arrivals.forget(base);
+        }
+        Ok(())
+    }
+
     /// Removes the batches whose every row has a number less than this. The others keep their numbers.
     pub fn drop_before(&self, row: u64) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner_mut();
         let ends = inner.starts.iter().skip(1).chain([&inner.rows]);
         let removed = ends.take_while(|end| **end <= row).count();
         let removed = removed.min(inner.batches.len());
         inner.batches.drain(..removed);
         inner.starts.drain(..removed);
         inner.base = inner.starts.first().copied().unwrap_or(inner.rows);
+        let base = inner.base;
+        inner.arrivals.forget(base);
     }
 
     /// All rows that are kept.
@@ -206,6 +308,10 @@ impl AppendLog {
 
     fn inner(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inner_mut(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The batch that holds this row, from it on; none if the row has not arrived.
@@ -228,6 +334,20 @@ impl AppendLog {
             batch.slice(offset, batch.num_rows() - offset)
         }))
     }
+}
+
+/// The rows behind the first `skip`.
+pub(crate) fn behind(rows: &[RecordBatch], mut skip: u64) -> Vec<RecordBatch> {
+    let mut rest = Vec::new();
+    for batch in rows {
+        let length = batch.num_rows();
+        let passed = usize::try_from(skip).unwrap_or(usize::MAX).min(length);
+        skip -= passed as u64;
+        if passed < length {
+            rest.push(batch.slice(passed, length - passed));
+        }
+    }
+    rest
 }
 
 /// Rows of a log that have not arrived. It does not keep the log.

@@ -234,11 +234,17 @@ impl DataSink for LogSink {
         if self.log.is_kept() {
             // Making rows durable waits for a disk, which a thread that polls must not.
             let log = Arc::clone(&self.log);
-            let appended = SpawnedTask::spawn_blocking(move || log.append(&batches));
+            let appended = SpawnedTask::spawn_blocking(move || {
+                log.append(&batches)?;
+                // The rows are in; what could not be removed is by the next who tries.
+                log.let_go().ok();
+                Ok::<_, DataFusionError>(())
+            });
             let appended = appended.join_unwind().await;
             appended.map_err(|error| DataFusionError::External(Box::new(error)))??;
         } else {
             self.log.append(&batches)?;
+            self.log.let_go()?;
         }
         Ok(rows)
     }

@@ -18,7 +18,9 @@ mod done;
 mod files;
 mod position;
 mod provider;
+mod retention;
 
+pub(crate) use append_log::behind;
 pub use append_log::{AppendLog, Awaited, Keep};
 pub use append_table::AppendTable;
 pub(crate) use conform::conform;
@@ -26,6 +28,7 @@ pub(crate) use cursor::no_epoch_column;
 pub use cursor::{Cursor, Feed, Limits, Taken};
 pub use done::DoneFiles;
 pub use position::{Begun, FileIdentity, FilePosition, Position};
+pub use retention::{Arrivals, Clock, Readers, Retention, SystemClock};
 
 use std::sync::Arc;
 

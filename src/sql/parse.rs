@@ -1,11 +1,14 @@
 //! One statement of text as a syntax tree.
 
+use std::time::Duration;
+
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use sqlparser::dialect::Dialect;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::clause;
+use super::retain::take_retain;
 use super::rewrite::{self, rewrite};
 use super::statement::{self, StreamingStatement};
 use super::tokens::tokenize;
@@ -18,6 +21,8 @@ pub enum Parsed {
     Streaming(Box<StreamingStatement>),
     /// One of DataFusion's, its streaming clauses lowered.
     DataFusion(Box<DfStatement>),
+    /// A `CREATE TABLE` whose rows are kept for a time: the statement without that, and the time.
+    Retaining(Box<DfStatement>, Duration),
 }
 
 /// Reads one statement.
@@ -54,7 +59,12 @@ pub fn parse(text: &str, dialect: &dyn Dialect, recursion_limit: usize) -> Resul
     if let Some(streaming) = statement::read(&tokens, &reader)? {
         return Ok(Parsed::Streaming(Box::new(streaming)));
     }
-    Ok(Parsed::DataFusion(Box::new(reader.datafusion(tokens)?)))
+    let (tokens, retain) = take_retain(tokens)?;
+    let statement = Box::new(reader.datafusion(tokens)?);
+    Ok(match retain {
+        None => Parsed::DataFusion(statement),
+        Some(retain) => Parsed::Retaining(statement, retain),
+    })
 }
 
 /// Reads DataFusion's statements from tokens.
@@ -63,6 +73,17 @@ pub(super) struct Reader<'a> {
     pub(super) text: &'a str,
     dialect: &'a dyn Dialect,
     recursion_limit: usize,
+}
+
+impl Parsed {
+    /// DataFusion's statement, if it is one, and how long the rows of its table are kept, if that is said.
+    pub fn into_datafusion(self) -> Option<(DfStatement, Option<Duration>)> {
+        match self {
+            Self::Streaming(_) => None,
+            Self::DataFusion(statement) => Some((*statement, None)),
+            Self::Retaining(statement, retain) => Some((*statement, Some(retain))),
+        }
+    }
 }
 
 impl Reader<'_> {

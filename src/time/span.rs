@@ -35,6 +35,13 @@ impl Span {
         Some((days, nanos))
     }
 
+    /// The span as a duration, if it is longer than zero.
+    pub fn positive(self) -> Option<std::time::Duration> {
+        let nanos = u128::try_from(self.0).ok().filter(|nanos| *nanos > 0)?;
+        (nanos <= std::time::Duration::MAX.as_nanos())
+            .then(|| std::time::Duration::from_nanos_u128(nanos))
+    }
+
     /// Its nanoseconds.
     pub const fn nanos(self) -> i128 {
         self.0

@@ -4,6 +4,7 @@
 //! LOCK                                    held by the one process that has it open
 //! catalog                                 what there is, replaced at one stroke
 //! tables/t1/<first>-<end>-<crc32>.parquet rows of CREATE TABLE and INSERT
+//! tables/t1/<first>.first                 number of the first row that is kept, once rows were removed
 //! queries/<id>/<number>.epoch             a streaming table: see `checkpoint`
 //! ```
 //!
@@ -282,6 +283,15 @@ impl Database {
         let catalog = self.catalog();
         let living = |entry: &&Entry| entry.name == name && entry.gone.is_none();
         catalog.entries.iter().find(living).cloned()
+    }
+
+    /// Whether these are all the streaming tables that it knows: some may wait to be made again.
+    pub fn are_all_streaming(&self, these: impl Fn(&str) -> bool) -> bool {
+        let catalog = self.catalog();
+        let mut known = catalog.entries.iter();
+        known.all(|entry| {
+            entry.kind != Kind::Streaming || entry.gone.is_some() || these(&entry.name)
+        })
     }
 
     /// An id that nothing has or had.

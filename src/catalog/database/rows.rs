@@ -2,13 +2,21 @@
 //! form for, such as an interval of months and nanoseconds, has Arrow IPC files instead.
 //!
 //! The name of a file says which rows it has and what its bytes are: `<first>-<end>-<crc32>.parquet` (or `.arrow`),
-//! two numbers of rows in 20 digits and a checksum in 8. A file is published before its rows are visible. When files
-//! have become many, the newest are written together as one, and removed after that: of files with the same rows
-//! the longest counts.
+//! two numbers of rows in 20 digits and a checksum in 8. Where rows go by the time at which they arrived, that of the
+//! newest row follows: `<first>-<end>-<crc32>-<arrived>.parquet`, milliseconds since 1970 in 13 digits. A file is
+//! published before its rows are visible. When files have become many, the newest are written together as one, and
+//! removed after that: of files with the same rows the longest counts. Rows that go by their age are only written
+//! together if they arrived in the same eighth of the time for which they are kept.
+//!
+//! Rows are removed with the files that they are in, from the oldest on. Before that an empty file `<first>.first` is
+//! published, which says the number of the first row that is kept: files with none from there on count for nothing,
+//! and the numbers of rows go on from there when no file is left.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use datafusion::arrow::array::{RecordBatch, new_null_array};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
@@ -20,15 +28,40 @@ use datafusion::parquet::file::properties::WriterProperties;
 
 use crate::checkpoint::{damaged, disk_failed, rows_from_bytes, rows_to_bytes, together};
 use crate::disk::{Disk, TEMP_PREFIX, publish};
-use crate::source::Keep;
+use crate::source::{Arrivals, Keep};
+
+/// A file has rows of no more than this part of the time for which rows are kept, and goes so much later at most.
+const SPANS: u128 = 8;
+
+/// What the name of the file ends with that says which row is the first.
+const FIRST: &str = ".first";
 
 /// The rows of one table.
 pub struct KeptRows {
     disk: Arc<dyn Disk>,
     folder: String,
-    files: Mutex<Vec<Part>>,
+    files: Mutex<Files>,
+    /// Where rows go by their age: rows of one file arrived in one span of so many milliseconds, counted from 1970.
+    span: Option<i64>,
     /// Names of files that could not be published, and may be in place all the same.
     failed: Mutex<Vec<String>>,
+}
+
+/// The files of a table.
+#[derive(Debug, Default)]
+struct Files {
+    /// In the order of their rows, without a gap.
+    parts: Vec<Part>,
+    /// Number of the first row that is kept, or of the next row if there are no files.
+    first: u64,
+}
+
+/// Names of files in a folder.
+#[derive(Debug, Default)]
+struct Found {
+    parts: Vec<Part>,
+    /// Numbers that were published as that of the first row.
+    first: BTreeSet<u64>,
 }
 
 /// A file, and which rows it has.
@@ -37,6 +70,8 @@ struct Part {
     first: u64,
     end: u64,
     crc32: u32,
+    /// When its newest row arrived, if its name says so.
+    arrived: Option<i64>,
     /// Whether it is Parquet; else it is an Arrow IPC stream.
     parquet: bool,
 }
@@ -44,9 +79,13 @@ struct Part {
 impl Part {
     fn name(self) -> String {
         let ending = if self.parquet { "parquet" } else { "arrow" };
+        let arrived = self.arrived.map(|arrived| format!("-{arrived:013}"));
         format!(
-            "{:020}-{:020}-{:08x}.{ending}",
-            self.first, self.end, self.crc32
+            "{:020}-{:020}-{:08x}{}.{ending}",
+            self.first,
+            self.end,
+            self.crc32,
+            arrived.unwrap_or_default()
         )
     }
 
@@ -57,6 +96,10 @@ impl Part {
             first: fields.next()?.parse().ok()?,
             end: fields.next()?.parse().ok()?,
             crc32: u32::from_str_radix(fields.next()?, 16).ok()?,
+            arrived: match fields.next() {
+                Some(arrived) => Some(arrived.parse().ok()?),
+                None => None,
+            },
             parquet: ending == "parquet",
         };
         (part.name() == name && part.first < part.end).then_some(part)
@@ -78,23 +121,34 @@ impl KeptRows {
             disk,
             folder,
             files: Mutex::default(),
+            span: None,
             failed: Mutex::default(),
         }
+    }
+
+    /// The rows of a table that are kept for so long, if not for good.
+    #[must_use]
+    pub fn retained(mut self, retain: Option<Duration>) -> Self {
+        let span = |retain: Duration| retain.as_millis().div_ceil(SPANS).max(1);
+        self.span = retain.map(|retain| i64::try_from(span(retain)).unwrap_or(i64::MAX));
+        self
+    }
+
+    /// Whether rows that arrived then may be in one file.
+    fn go_together(&self, one: Option<i64>, other: Option<i64>) -> bool {
+        let Some(span) = self.span else {
+            return true;
+        };
+        let spans = one.zip(other);
+        spans.is_some_and(|(one, other)| one.div_euclid(span) == other.div_euclid(span))
     }
 
     /// All rows that a folder has.
     pub(super) fn open(disk: Arc<dyn Disk>, folder: String) -> Result<(Self, Vec<RecordBatch>)> {
         let opened = Self::new(disk, folder);
-        let list = opened.disk.list(&opened.folder);
-        let mut found = Vec::new();
-        for entry in list.map_err(|error| disk_failed(&opened.folder, &error))? {
-            match Part::named(&entry.name) {
-                Some(part) => found.push(part),
-                None if entry.name.starts_with(TEMP_PREFIX) => opened.forget(&entry.name),
-                None => {}
-            }
-        }
-        let (parts, others) = in_order(found).map_err(|row| {
+        let found = opened.found()?;
+        let first = found.first.last().copied().unwrap_or_default();
+        let (parts, others) = in_order(found.parts, first).map_err(|row| {
             damaged(
                 &opened.folder,
                 format!("lacks the file that begins with row {row}"),
@@ -108,16 +162,40 @@ impl KeptRows {
         if let Some(last) = parts.last() {
             opened.make_durable(*last)?;
         }
-        *opened.files() = parts;
+        let former = found.first.iter().filter(|row| **row < first);
+        former.for_each(|row| opened.forget(&name_of_first(*row)));
+        let first = parts.first().map_or(first, |part| part.first);
+        *opened.files() = Files { parts, first };
         Ok((opened, rows))
     }
 
-    /// Number of the first row that is kept.
-    pub fn first(&self) -> u64 {
-        self.files().first().map_or(0, |part| part.first)
+    /// The files that there are. What a crash left half written is removed.
+    fn found(&self) -> Result<Found> {
+        let list = self.disk.list(&self.folder);
+        let mut found = Found::default();
+        for entry in list.map_err(|error| disk_failed(&self.folder, &error))? {
+            match Part::named(&entry.name) {
+                Some(part) => found.parts.push(part),
+                None if entry.name.starts_with(TEMP_PREFIX) => self.forget(&entry.name),
+                None => found.first.extend(first_of_name(&entry.name)),
+            }
+        }
+        Ok(found)
     }
 
-    fn files(&self) -> MutexGuard<'_, Vec<Part>> {
+    /// Number of the first row that is kept, or of the next row if none is.
+    pub fn first(&self) -> u64 {
+        self.files().first
+    }
+
+    /// When its rows arrived, as far as the names of files say it.
+    pub fn arrivals(&self) -> Arrivals {
+        let files = self.files();
+        let pieces = files.parts.iter().map(|part| (part.end, part.arrived));
+        Arrivals::new(pieces.collect())
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +244,7 @@ impl KeptRows {
         put.map_err(|error| disk_failed(&path, &error))
     }
 
-    fn write(&self, first: u64, rows: &[RecordBatch]) -> Result<Part> {
+    fn write(&self, first: u64, rows: &[RecordBatch], arrived: Option<i64>) -> Result<Part> {
         let parquet = rows.first().is_none_or(|batch| has_form(&batch.schema()));
         let bytes = match parquet {
             true => to_parquet(rows)?,
@@ -177,6 +255,8 @@ impl KeptRows {
             first,
             end: first + count as u64,
             crc32: crc32fast::hash(&bytes),
+            // Before 1970 a minus would not fit the name.
+            arrived: arrived.map(|arrived| arrived.max(0)),
             parquet,
         };
         let put = publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes);
@@ -207,12 +287,16 @@ impl KeptRows {
 }
 
 impl Keep for KeptRows {
-    fn keep(&self, start: u64, batches: &[RecordBatch]) -> Result<()> {
+    fn keep(&self, start: u64, batches: &[RecordBatch], arrived: Option<i64>) -> Result<()> {
         self.retract()?;
-        let parts = self.files().clone();
+        let parts = self.files().parts.clone();
         let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
-        let sizes: Vec<u64> = parts.iter().map(|part| part.end - part.first).collect();
-        let from = together(&sizes, rows);
+        let apart = parts
+            .iter()
+            .rposition(|part| !self.go_together(part.arrived, arrived));
+        let newer = apart.map_or(0, |apart| apart + 1);
+        let sizes = parts.iter().skip(newer).map(|part| part.end - part.first);
+        let from = newer + together(&sizes.collect::<Vec<u64>>(), rows);
         let again = parts.get(from..).unwrap_or_default();
         let mut all = Vec::new();
         for part in again {
@@ -220,26 +304,61 @@ impl Keep for KeptRows {
         }
         all.extend(batches.iter().cloned());
         let first = again.first().map_or(start, |part| part.first);
-        let part = self.write(first, &all)?;
+        let part = self.write(first, &all, arrived)?;
         let mut files = self.files();
-        files.truncate(from);
-        files.push(part);
+        files.parts.truncate(from);
+        files.parts.push(part);
         drop(files);
         again.iter().for_each(|part| self.forget(&part.name()));
         Ok(())
     }
+
+    fn let_go(&self, row: u64) -> Result<u64> {
+        self.retract()?;
+        let mut files = self.files();
+        let former = files.first;
+        let gone = files.parts.iter().take_while(|part| part.end <= row);
+        let gone: Vec<Part> = gone.copied().collect();
+        let Some(last) = gone.last() else {
+            return Ok(former);
+        };
+        let name = name_of_first(last.end);
+        publish(self.disk.as_ref(), &self.folder, &name, &[])
+            .map_err(|error| disk_failed(&self.path(&name), &error))?;
+        files.parts.drain(..gone.len());
+        files.first = last.end;
+        drop(files);
+        self.forget(&name_of_first(former));
+        gone.iter().for_each(|part| self.forget(&part.name()));
+        Ok(last.end)
+    }
 }
 
-/// The files that together have all rows, in order, and those that others have the rows of; or the row that is
-/// in none.
-fn in_order(mut found: Vec<Part>) -> std::result::Result<(Vec<Part>, Vec<Part>), u64> {
+/// The name of the file that says which row is the first.
+fn name_of_first(row: u64) -> String {
+    format!("{row:020}{FIRST}")
+}
+
+fn first_of_name(name: &str) -> Option<u64> {
+    let row = name.strip_suffix(FIRST)?.parse().ok()?;
+    (name_of_first(row) == name).then_some(row)
+}
+
+/// The files that together have all rows from this one on, in order, and those that others have the rows of or that
+/// have no such row; or the row that is in none.
+fn in_order(mut found: Vec<Part>, first: u64) -> std::result::Result<(Vec<Part>, Vec<Part>), u64> {
     found.sort_by_key(|part| (part.first, std::cmp::Reverse(part.end)));
     let (mut parts, mut others): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
     for part in found {
-        match parts.last() {
-            Some(last) if part.end <= last.end => others.push(part),
-            Some(last) if part.first != last.end => return Err(last.end),
-            _ => parts.push(part),
+        let next = parts.last().map_or(first, |last| last.end);
+        // A file that could not be published may begin before what was removed since.
+        let follows = part.first == next || parts.is_empty() && part.first < next;
+        if part.end <= next {
+            others.push(part);
+        } else if follows {
+            parts.push(part);
+        } else {
+            return Err(next);
         }
     }
     Ok((parts, others))
@@ -310,7 +429,7 @@ mod tests {
         disk.create_dir("t").unwrap();
         let kept = KeptRows::new(disk.clone(), "t".to_owned());
         for at in 0..200 {
-            kept.keep(at, &rows(at as i64, 1)).unwrap();
+            kept.keep(at, &rows(at as i64, 1), None).unwrap();
         }
         assert!(disk.files().len() < 40, "{:?}", disk.files());
         let (opened, found) = KeptRows::open(disk.clone(), "t".to_owned()).unwrap();
@@ -332,7 +451,7 @@ mod tests {
                 let kept = KeptRows::new(disk.clone(), "t".to_owned());
                 disk.crash_at(disk.calls() + at);
                 let mut done = 0;
-                while done < 40 && kept.keep(done * 3, &rows(done as i64 * 3, 3)).is_ok() {
+                while done < 40 && kept.keep(done * 3, &rows(done as i64 * 3, 3), None).is_ok() {
                     done += 1;
                 }
                 let crashed = disk.crashed();
@@ -346,6 +465,71 @@ mod tests {
                     "{crash:?} at {at}"
                 );
                 if !crashed {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_go_with_their_files_and_the_numbers_go_on() {
+        let disk = Arc::new(SimDisk::new(1));
+        disk.create_dir("t").unwrap();
+        let kept = KeptRows::new(disk.clone(), "t".to_owned());
+        for at in 0..3 {
+            let arrived = Some(1_790_000_000_000 + at);
+            kept.keep(at as u64 * 2, &rows(at * 2, 2), arrived).unwrap();
+        }
+        // A file goes when all of its rows may.
+        assert_eq!(kept.let_go(1).unwrap(), 0);
+        assert_eq!(kept.let_go(3).unwrap(), 2);
+        assert_eq!(disk.list("t").unwrap().len(), 3);
+        let (kept, found) = KeptRows::open(disk.clone(), "t".to_owned()).unwrap();
+        assert_eq!((kept.first(), values(&found)), (2, vec![2, 3, 4, 5]));
+        let arrivals = vec![(4, Some(1_790_000_000_001)), (6, Some(1_790_000_000_002))];
+        assert_eq!(kept.arrivals(), Arrivals::new(arrivals));
+        assert_eq!(kept.let_go(6).unwrap(), 6);
+        assert_eq!(disk.list("t").unwrap().len(), 1);
+        let (kept, found) = KeptRows::open(disk.clone(), "t".to_owned()).unwrap();
+        assert_eq!((kept.first(), values(&found)), (6, vec![]));
+        kept.keep(6, &rows(6, 1), None).unwrap();
+        let (kept, found) = KeptRows::open(disk, "t".to_owned()).unwrap();
+        assert_eq!((kept.first(), values(&found)), (6, vec![6]));
+    }
+
+    #[test]
+    fn after_a_crash_at_any_call_of_a_removal_the_rows_are_the_last_ones() {
+        for crash in Crash::ALL {
+            for at in 1.. {
+                let disk = Arc::new(SimDisk::new(at));
+                disk.create_dir("t").unwrap();
+                disk.sync_dir("").unwrap();
+                let kept = KeptRows::new(disk.clone(), "t".to_owned());
+                disk.crash_at(disk.calls() + at);
+                let (mut done, mut first) = (0, 0);
+                while done < 40 && kept.keep(done, &rows(done as i64, 1), Some(7)).is_ok() {
+                    done += 1;
+                    if done % 5 == 0 {
+                        first = kept.let_go(done - 2).unwrap_or(first);
+                    }
+                }
+                let crashed = disk.crashed();
+                disk.reopen(crash);
+                let (kept, found) = KeptRows::open(disk, "t".to_owned()).unwrap();
+                let (found, from) = (values(&found), kept.first());
+                let next = from + found.len() as u64;
+                assert_eq!(
+                    found,
+                    Vec::from_iter(from as i64..next as i64),
+                    "{crash:?} at {at}"
+                );
+                // What was removed is gone, but for rows that the next file had too.
+                assert!(
+                    next == done || crashed && next == done + 1,
+                    "{crash:?} at {at}"
+                );
+                if !crashed {
+                    assert_eq!(from, first);
                     break;
                 }
             }

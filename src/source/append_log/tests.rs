@@ -100,13 +100,17 @@ struct Notes {
 }
 
 impl Keep for Notes {
-    fn keep(&self, start: u64, batches: &[RecordBatch]) -> Result<()> {
+    fn keep(&self, start: u64, batches: &[RecordBatch], _arrived: Option<i64>) -> Result<()> {
         if *self.broken.lock().unwrap() {
             return exec_err!("the disk is full");
         }
         let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
         self.kept.lock().unwrap().push((start, rows));
         Ok(())
+    }
+
+    fn let_go(&self, row: u64) -> Result<u64> {
+        Ok(row)
     }
 }
 
@@ -135,10 +139,14 @@ struct Slow {
 }
 
 impl Keep for Slow {
-    fn keep(&self, start: u64, _batches: &[RecordBatch]) -> Result<()> {
+    fn keep(&self, start: u64, _batches: &[RecordBatch], _arrived: Option<i64>) -> Result<()> {
         self.called.send(start).unwrap();
         self.may_end.lock().unwrap().recv().unwrap();
         Ok(())
+    }
+
+    fn let_go(&self, row: u64) -> Result<u64> {
+        Ok(row)
     }
 }
 

@@ -5,6 +5,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::lowering::Lowering;
 use super::syntax;
 use crate::error::Refusal;
+use crate::sql::interval::interval_text;
 use crate::sql::tokens::{closing, is};
 
 impl Lowering {
@@ -39,7 +40,8 @@ pub(super) fn begins_options(tokens: &[TokenWithSpan]) -> bool {
         && words.next() == Some(&Token::Eq)
 }
 
-/// `k = v, k = v` of a WITH list: keys are words or strings, values words, strings or numbers.
+/// `k = v, k = v` of a WITH list: keys are words or strings, values words, strings, numbers
+/// or INTERVAL literals.
 pub(crate) fn parse_options(tokens: &[TokenWithSpan]) -> Result<Vec<(String, String)>, Refusal> {
     let mut options = Vec::new();
     for option in tokens.split(|token| token.token == Token::Comma) {
@@ -66,9 +68,20 @@ pub(crate) fn parse_options(tokens: &[TokenWithSpan]) -> Result<Vec<(String, Str
                 "keep one",
             ));
         }
-        options.push((key, flat(value)));
+        options.push((key, value_text(value)));
     }
     Ok(options)
+}
+
+/// A value as plain text: that of an INTERVAL literal is its length alone.
+fn value_text(tokens: &[TokenWithSpan]) -> String {
+    if is(tokens.first(), "INTERVAL") {
+        let (text, end) = interval_text(tokens, 1);
+        if end == tokens.len() && !text.is_empty() {
+            return text;
+        }
+    }
+    flat(tokens)
 }
 
 /// Tokens as plain text: strings without their quotes.

@@ -7,7 +7,6 @@ use super::cursor::{Cursor, invalid};
 use crate::error::Refusal;
 use crate::sql::interval::{SpanError, parse_span};
 use crate::sql::tokens::is;
-use crate::time::Span;
 
 /// What may stand behind the name.
 const FORMS: &str =
@@ -40,7 +39,7 @@ fn interval(cursor: &mut Cursor<'_>) -> Result<Duration, Refusal> {
     let place = cursor.place();
     let text = cursor.interval();
     match parse_span(&text) {
-        Ok(span) => duration(span).ok_or_else(|| {
+        Ok(span) => span.positive().ok_or_else(|| {
             invalid(
                 place,
                 &format!("The interval of EVERY is not longer than zero: {span}."),
@@ -60,13 +59,4 @@ fn interval(cursor: &mut Cursor<'_>) -> Result<Duration, Refusal> {
         .at(place)
         .hint(FORMS)),
     }
-}
-
-/// A span as a duration, if it is longer than zero.
-fn duration(span: Span) -> Option<Duration> {
-    const SECOND: i128 = 1_000_000_000;
-    let nanos = Some(span.nanos()).filter(|nanos| *nanos > 0)?;
-    let seconds = u64::try_from(nanos / SECOND).ok()?;
-    let below = u32::try_from(nanos % SECOND).ok()?;
-    Some(Duration::new(seconds, below))
 }

@@ -9,7 +9,7 @@ use crate::sql::parse::{Parsed, parse};
 fn read(sql: &str) -> StreamingStatement {
     match parse(sql, &GenericDialect {}, 50).unwrap() {
         Parsed::Streaming(statement) => *statement,
-        Parsed::DataFusion(_) => panic!("not one of our statements: {sql}"),
+        Parsed::DataFusion(_) | Parsed::Retaining(..) => panic!("not one of our statements: {sql}"),
     }
 }
 
