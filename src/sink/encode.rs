@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array};
-use datafusion::arrow::compute::{CastOptions, cast_with_options, take_record_batch};
+use datafusion::arrow::compute::{
+    CastOptions, cast_with_options, concat_batches, take_record_batch,
+};
 use datafusion::arrow::csv::WriterBuilder as CsvBuilder;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::json::{LineDelimitedWriter, WriterBuilder as JsonBuilder};
@@ -38,11 +40,20 @@ pub(super) fn encode(
 ) -> Result<Vec<u8>> {
     let schema = plain_schema(schema);
     let rows = rows.iter().map(|batch| plain_rows(&schema, batch));
-    let rows = rows.collect::<Result<Vec<_>>>()?;
+    let rows = together(&schema, rows.collect::<Result<Vec<_>>>()?);
     match format {
         FileFormat::Parquet => parquet(&schema, &rows),
         FileFormat::Csv => csv(&schema, &rows),
         FileFormat::Json => json(&rows),
+    }
+}
+
+/// The rows as one batch: rows that are delivered again come in other batches, and their file is to be the same
+/// byte for byte, for somebody may be reading it. Texts that do not fit one column stay apart.
+fn together(schema: &SchemaRef, rows: Vec<RecordBatch>) -> Vec<RecordBatch> {
+    match concat_batches(schema, &rows) {
+        Ok(one) if rows.len() > 1 => vec![one],
+        _ => rows,
     }
 }
 

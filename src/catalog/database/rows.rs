@@ -212,7 +212,8 @@ impl KeptRows {
         self.disk.remove(&self.path(name)).ok();
     }
 
-    fn read(&self, part: Part) -> Result<Vec<RecordBatch>> {
+    /// The bytes of a file that have its checksum.
+    fn bytes(&self, part: Part) -> Result<Vec<u8>> {
         let path = self.path(&part.name());
         let bytes = self.disk.read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged(&path, "is missing"),
@@ -221,6 +222,11 @@ impl KeptRows {
         if crc32fast::hash(&bytes) != part.crc32 {
             return Err(damaged(&path, "was not written so"));
         }
+        Ok(bytes)
+    }
+
+    fn read(&self, part: Part) -> Result<Vec<RecordBatch>> {
+        let (path, bytes) = (self.path(&part.name()), self.bytes(part)?);
         let rows = match part.parquet {
             true => from_parquet(bytes)?,
             false => rows_from_bytes(&bytes)?,
@@ -237,11 +243,9 @@ impl KeptRows {
 
     /// Publishes the newest file again: a process that ended before it was durable has left it in place.
     fn make_durable(&self, part: Part) -> Result<()> {
-        let path = self.path(&part.name());
-        let bytes = self.disk.read(&path);
-        let put =
-            bytes.and_then(|bytes| publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes));
-        put.map_err(|error| disk_failed(&path, &error))
+        let bytes = self.bytes(part)?;
+        let put = publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes);
+        put.map_err(|error| disk_failed(&self.path(&part.name()), &error))
     }
 
     fn write(&self, first: u64, rows: &[RecordBatch], arrived: Option<i64>) -> Result<Part> {

@@ -225,3 +225,22 @@ fn parquet_has_plain_texts_without_marks() {
     let inner = read[0].column(2).as_struct().column(0);
     assert_eq!(inner.data_type(), &DataType::Utf8);
 }
+
+#[test]
+fn a_file_is_the_same_however_its_rows_are_cut() {
+    let names: Vec<Option<&str>> = (0..5_000)
+        .map(|at| Some(if at % 3 == 0 { "a" } else { "bb" }))
+        .collect();
+    let whole = cities(&names);
+    let cuts = [
+        whole.slice(0, 7),
+        whole.slice(7, 0),
+        whole.slice(7, 4_000),
+        whole.slice(4_007, 993),
+    ];
+    for format in FileFormat::ALL {
+        let schema = whole.schema();
+        let one = encode(format, &schema, std::slice::from_ref(&whole)).unwrap();
+        assert_eq!(encode(format, &schema, &cuts).unwrap(), one, "{format}");
+    }
+}
