@@ -10,7 +10,7 @@
 //! A file holds what its epoch *added*, in pieces (the partial states of a gate, the keys of a deduplication,
 //! the files that were read, rows of the result), and names the parts of earlier files that still count. What
 //! has been evicted is not named any more. Parts that have become many are written together anew
-//! ([`segments`]), so that the number of files stays near the logarithm of the state; only of a result that is kept
+//! (`segments.rs`), so that the number of files stays near the logarithm of the state; only of a result that is kept
 //! for good, parts of a million rows stay as they are. A file that no kept
 //! checkpoint names is removed after the commit that no longer needs it.
 //!

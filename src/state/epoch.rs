@@ -131,7 +131,7 @@ impl QueryState {
     /// Finds room for state that is there already, of a checkpoint.
     ///
     /// # Errors
-    /// - those of [`reserve`](Self::reserve)
+    /// - the memory pool has no room, and nothing can be spilled
     pub fn settle(&self, gate: &GateState, runtime: &RuntimeEnv) -> Result<()> {
         self.reserve(gate.memory(), 0, runtime)
     }

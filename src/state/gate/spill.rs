@@ -169,7 +169,7 @@ impl GateState {
     /// state it reads could not even begin to spill.
     ///
     /// # Errors
-    /// - those of [`spill`](Self::spill)
+    /// - the state cannot be written to disk
     pub fn make_room(&self, release: Release, runtime: &RuntimeEnv) -> Result<()> {
         let pool = &runtime.memory_pool;
         let MemoryLimit::Finite(limit) = pool.memory_limit() else {
