@@ -1,12 +1,13 @@
-//! Rows as the bytes of a section: an Arrow IPC stream.
+//! Rows as the bytes of a section: an Arrow IPC stream, its buffers compressed with LZ4.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::ipc::CompressionType;
 use datafusion::arrow::ipc::reader::StreamReader;
-use datafusion::arrow::ipc::writer::StreamWriter;
+use datafusion::arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
 use datafusion::common::Result;
 
 /// The bytes of some batches of one schema, one at least.
@@ -19,7 +20,9 @@ pub(crate) fn to_bytes(batches: &[RecordBatch]) -> Result<Vec<u8>> {
     let joined = concat_batches(&schema, batches);
     let batches = joined.map_or_else(|_| batches.to_vec(), |one| vec![one]);
     let mut bytes = Vec::new();
-    let mut writer = StreamWriter::try_new(&mut bytes, &schema)?;
+    // The disk is slower than LZ4.
+    let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME));
+    let mut writer = StreamWriter::try_new_with_options(&mut bytes, &schema, options?)?;
     for batch in batches {
         let columns = batch.columns().iter().map(alone).collect();
         writer.write(&RecordBatch::try_new(Arc::clone(&schema), columns)?)?;

@@ -16,8 +16,8 @@ use crate::time::Closed;
 /// What an epoch adds to a gate.
 #[derive(Debug, Default)]
 pub struct GateAdded {
-    /// Those that are on disk are read when they are written again.
-    runs: Vec<Run>,
+    /// By slice; those that are on disk are read when they are written again.
+    runs: Vec<(i64, Run)>,
     rows: Vec<(i64, u64)>,
 }
 
@@ -28,7 +28,10 @@ impl GateState {
         let mut runs = Vec::new();
         for partition in &partitions {
             let partition = lock(partition);
-            runs.extend(partition.pending.values().flatten().cloned());
+            let pending = partition.pending.iter();
+            runs.extend(
+                pending.flat_map(|(slice, runs)| runs.iter().map(|run| (*slice, run.clone()))),
+            );
         }
         let rows = lock(&self.rows);
         GateAdded {
@@ -53,8 +56,15 @@ impl GateState {
         before: Closed,
         after: Closed,
     ) -> Result<Vec<Piece>> {
-        let GateAdded { runs, rows } = added;
-        let runs = runs.iter().map(Run::load).collect::<Result<Vec<_>>>()?;
+        let GateAdded { mut runs, mut rows } = added;
+        if self.shape != GateShape::Sessions {
+            // What has left in the same epoch need not be written.
+            let shape = self.shape;
+            runs.retain(|(slice, _)| !after.contains(shape.newest(*slice)));
+            rows.retain(|(slice, _)| !after.contains(shape.newest(*slice)));
+        }
+        let runs = runs.iter().map(|(_, run)| run.load());
+        let runs = runs.collect::<Result<Vec<_>>>()?;
         if self.shape == GateShape::Sessions {
             let added = runs.iter().map(|run| sessions::since(run, before));
             let mut piece = Piece::new(name, added.collect::<Result<_>>()?);
