@@ -9,7 +9,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-use datafusion::arrow::datatypes::TimeUnit;
+use datafusion::arrow::datatypes::{FieldRef, TimeUnit};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SessionState, SessionStateBuilder};
@@ -151,6 +151,13 @@ pub fn options(config: &ConfigOptions) -> TidegateOptions {
 pub fn rebuilt(state: SessionState, config: SessionConfig) -> SessionStateBuilder {
     let config = config.with_create_default_catalog_and_schema(false);
     SessionStateBuilder::new_from_existing(state).with_config(config)
+}
+
+/// Columns as a person reads them: name and type of each.
+pub fn shown_columns(fields: &[FieldRef]) -> String {
+    let columns = fields.iter();
+    let columns = columns.map(|field| format!("{} {}", field.name(), field.data_type()));
+    columns.collect::<Vec<_>>().join(", ")
 }
 
 /// Arrow's name for a unit.

@@ -56,22 +56,18 @@
 mod case;
 mod faults;
 mod job;
+#[path = "../support/number.rs"]
+mod number;
 mod points;
 mod random;
 mod regressions;
 mod rot;
 mod seen;
+#[path = "../support/splitmix.rs"]
+mod splitmix;
 mod tap;
 
-/// A number from the environment, or what it is unless said.
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|error| panic!("{variable}={text}: {error}")),
-        Err(_) => default,
-    }
-}
+use number::number;
 
 #[test]
 fn windows_survive_a_crash_at_every_call() {

@@ -61,7 +61,7 @@ pub(crate) fn every(job: &Job) {
 pub(crate) fn pairs(jobs: &[&Job], pairs: u64, seed: u64) {
     eprintln!("TIDEGATE_CRASH_SEED={seed}");
     let started = Instant::now();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let known: Vec<_> = jobs
         .iter()
         .map(|job| {

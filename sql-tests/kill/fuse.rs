@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use crate::splitmix::SplitMix;
+
 /// One draw in so many may be as long as a whole job.
 const LONG_ONES: u64 = 16;
 
@@ -26,7 +28,7 @@ impl Fuse {
     /// Fuses for a job that takes `undisturbed` when nobody kills it.
     pub(crate) fn new(seed: u64, undisturbed: Duration) -> Self {
         Self {
-            rng: Rng(seed),
+            rng: Rng(SplitMix(seed)),
             limit: undisturbed / 4,
             least: undisturbed / 50,
             // Some kills come at the very end: a job may take longer than it did when it was measured.
@@ -36,7 +38,7 @@ impl Fuse {
 
     /// The time to the next kill.
     pub(crate) fn draw(&mut self) -> Duration {
-        let limit = match self.rng.next() % LONG_ONES {
+        let limit = match self.rng.0.next() % LONG_ONES {
             0 => self.most,
             _ => self.limit,
         };
@@ -50,22 +52,14 @@ impl Fuse {
     }
 }
 
-/// A source of numbers (splitmix64) that gives the same ones for the same seed everywhere.
+/// A source of shares.
 #[derive(Debug)]
-struct Rng(u64);
+struct Rng(SplitMix);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
     /// A number in `[0, 1)`, a multiple of 2⁻³².
     fn unit(&mut self) -> f64 {
-        f64::from((self.next() >> 32) as u32) / 4_294_967_296.0
+        f64::from((self.0.next() >> 32) as u32) / 4_294_967_296.0
     }
 }
 

@@ -55,13 +55,19 @@ mod files;
 mod fuse;
 mod job;
 mod kills;
+#[path = "../support/number.rs"]
+mod number;
 mod process;
 mod reader;
 mod round;
 mod rows;
 mod soak;
+#[path = "../support/splitmix.rs"]
+mod splitmix;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use number::number;
 
 /// Held by the test that runs: each measures times, which the other would change.
 static TURN: Mutex<()> = Mutex::new(());
@@ -69,16 +75,6 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Waits until no other test runs.
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A number from the environment, or what it is unless said.
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|error| panic!("{variable}={text}: {error}")),
-        Err(_) => default,
-    }
 }
 
 #[test]

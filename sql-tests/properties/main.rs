@@ -37,6 +37,8 @@ mod scenario;
 mod session;
 mod session_model;
 mod session_windows;
+#[path = "../support/splitmix.rs"]
+mod splitmix;
 mod statements;
 mod text;
 mod trial;

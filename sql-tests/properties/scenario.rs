@@ -5,37 +5,30 @@
 
 use crate::arrivals::{Arrivals, Feed, TICKS, delay, key};
 use crate::query::{Aggregate, Filter, Grouping, Mode, Predicate, Query};
+use crate::splitmix::SplitMix;
 
 /// The tick under `date_trunc('minute', ts)`: a sixth of the bin.
 const MINUTE_TICK: i64 = 10_000_000;
 
-/// A source of numbers (splitmix64) that gives the same ones for the same seed everywhere.
+/// Draws what a scenario is made of.
 #[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(SplitMix);
 
 impl Rng {
     /// A source for `seed`.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        Self(SplitMix(seed))
     }
 
     /// A number in `least..=greatest`.
     pub(crate) fn between(&mut self, least: i64, greatest: i64) -> i64 {
         let span = u64::try_from(greatest - least + 1).expect("least <= greatest");
-        least + i64::try_from(self.next() % span).expect("within the span")
+        least + i64::try_from(self.0.next() % span).expect("within the span")
     }
 
     /// A number in `least..=greatest`.
     pub(crate) fn size(&mut self, least: usize, greatest: usize) -> usize {
-        least + usize::try_from(self.next()).expect("64 bits") % (greatest - least + 1)
+        least + usize::try_from(self.0.next()).expect("64 bits") % (greatest - least + 1)
     }
 
     /// True once in `times`.

@@ -14,7 +14,7 @@ use datafusion::sql::parser::Statement;
 use super::replace_table::ReplaceTable;
 use super::unbounded::UnboundedTables;
 use crate::config::OutputMode;
-use crate::config::{TidegateOptions, rebuilt};
+use crate::config::{TidegateOptions, rebuilt, shown_columns};
 use crate::error::Refusal;
 use crate::logical::{
     StreamAggregate, StreamDeduplicate, StreamQuery, group_columns, stream_scan, stream_scans,
@@ -201,11 +201,6 @@ impl Definition {
     /// # Errors
     /// - it has another output mode, key, LIMIT, other columns or another location
     pub fn refuse_other(&self, other: &Self) -> Result<()> {
-        let shown = |schema: &SchemaRef| {
-            let columns = schema.fields().iter();
-            let columns = columns.map(|field| format!("{} {}", field.name(), field.data_type()));
-            columns.collect::<Vec<_>>().join(", ")
-        };
         let target = |one: &Self| {
             one.target
                 .as_ref()
@@ -218,7 +213,11 @@ impl Definition {
         };
         let aspects = [
             ("output mode", self.mode.to_string(), other.mode.to_string()),
-            ("columns", shown(&self.schema), shown(&other.schema)),
+            (
+                "columns",
+                shown_columns(self.schema.fields()),
+                shown_columns(other.schema.fields()),
+            ),
             (
                 "sink",
                 format!("{:?}", self.options.sink()),

@@ -193,15 +193,12 @@ impl TableResult {
             Rows::Sink { .. } => pieces.push(Piece::replacing(EMITTED, rows.to_vec())),
             Rows::Replace(table) if table.has_key() => {
                 let mut result = Piece::new(RESULT, rows.to_vec());
-                let (table, rows) = (Arc::clone(table), rows.to_vec());
+                let (table, added) = (Arc::clone(table), rows.to_vec());
                 result.whole = Some(Whole {
                     rows: table.rows(),
-                    all: {
-                        let rows = rows.clone();
-                        Box::new(move || table.replaced(rows.clone()))
-                    },
+                    all: Box::new(move || table.replaced(added.clone())),
                 });
-                pieces.extend([result, Piece::replacing(EMITTED, rows)]);
+                pieces.extend([result, Piece::replacing(EMITTED, rows.to_vec())]);
             }
             Rows::Replace(_) => pieces.push(Piece::replacing(RESULT, rows.to_vec())),
         }

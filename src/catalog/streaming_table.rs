@@ -139,7 +139,7 @@ impl StreamingTable {
         match self.run.try_lock() {
             Ok(mut run) => {
                 *run = RunState::restored(restored)?;
-                self.result.reach(run.rows_saved());
+                self.result.reach(run.rows_read());
             }
             Err(_) => return internal_err!("{} runs already", self.name),
         }
@@ -309,7 +309,7 @@ impl StreamingTable {
     pub fn rows_read(&self) -> Vec<(String, u64)> {
         self.run
             .try_lock()
-            .map_or_else(|_| Vec::new(), |run| run.rows_saved())
+            .map_or_else(|_| Vec::new(), |run| run.rows_read())
     }
 
     /// Number of the first row of a source that it may still read: its last committed epoch has read those before.

@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use super::{Asked, StreamContext, read};
 use crate::catalog::{Database, Definition, Entry, KeptRows, Kind, RefusedTable, StreamingTable};
 use crate::checkpoint::Checkpoint;
+use crate::config::shown_columns;
 use crate::disk::{Disk, LocalDisk};
 use crate::error::{Refusal, refusal};
 use crate::source::{AppendLog, AppendTable, Arrivals};
@@ -266,19 +267,14 @@ impl StreamContext {
             ),
         )
         .hint("begin anew: REFRESH STREAMING TABLE … FULL");
-        let table = Arc::new(
-            reader
-                .redefined(reader.definition().clone())
-                .damaged(refusal),
-        );
+        let table = reader
+            .redefined(reader.definition().clone())
+            .damaged(refusal);
         if let Some(database) = &self.database
             && let Some(entry) = database.entry(reader.name())
         {
-            let name = TableReference::parse_str(&entry.quoted);
-            self.session.deregister_table(name.clone())?;
-            self.session.register_table(name, table.provider())?;
+            self.register_anew(&TableReference::parse_str(&entry.quoted), table)?;
         }
-        self.tables.insert(reader.name().to_owned(), table);
         Ok(())
     }
 
@@ -388,9 +384,7 @@ impl StreamContext {
             },
             Err(error) => table.damaged(as_refusal(&error)),
         };
-        self.session.register_table(name, table.provider())?;
-        let table = Arc::new(table);
-        self.tables.insert(entry.name.clone(), Arc::clone(&table));
+        let table = self.register_anew(&name, table)?;
         self.hand_on(&table).await;
         Ok(())
     }
@@ -479,12 +473,8 @@ pub(super) enum Written {
 /// The refusal of a streaming table whose query has other columns than its result was made with.
 fn changed_columns(entry: &Entry, definition: &Definition) -> Option<Refusal> {
     let was = entry.schema.as_ref()?;
-    let shown = |schema: &SchemaRef| {
-        let fields = schema.fields().iter();
-        let fields = fields.map(|field| format!("{} {}", field.name(), field.data_type()));
-        fields.collect::<Vec<_>>().join(", ")
-    };
-    let (was, is) = (shown(was), shown(&definition.schema));
+    let was = shown_columns(was.fields());
+    let is = shown_columns(definition.schema.fields());
     (was != is).then(|| {
         Refusal::new(
             "STREAMING_QUERY_CHANGED",

@@ -7,6 +7,7 @@ use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::dataframe::DataFrame;
 
 use serde_json::Value;
+use tokio::sync::OwnedMutexGuard;
 
 use super::StreamContext;
 use super::database::random_id;
@@ -17,7 +18,7 @@ use crate::catalog::{
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::Refusal;
-use crate::query::{EpochProgress, QueryStatus};
+use crate::query::{EpochProgress, QueryStatus, RunState};
 use crate::sink::Sink;
 use crate::sql::{CreateStreamingTable, Existing, StreamingStatement, Target};
 
@@ -133,10 +134,7 @@ impl StreamContext {
             _ => location,
         };
         let old = self.tables.get(&resolved);
-        let mut held = match &old {
-            Some(old) => Some(old.hold().await),
-            None => None,
-        };
+        let mut held = hold(old.as_deref()).await;
         let former = former_of(known, old.as_deref());
         let outlet = self.outlet(name.table(), &definition, location.as_deref())?;
         if let Some(location) = &location {
@@ -179,25 +177,25 @@ impl StreamContext {
             held.is_ended = true;
         }
         drop(held);
-        let table = self.register_anew(name, resolved, table)?;
+        let table = self.register_anew(name, table)?;
         self.forget_former(&table, entry).await?;
         Ok(table)
     }
 
     /// Puts a table where the one of its name was.
-    fn register_anew(
+    pub(super) fn register_anew(
         &self,
         name: &TableReference,
-        resolved: String,
         table: StreamingTable,
     ) -> Result<Arc<StreamingTable>> {
-        if self.tables.remove(&resolved).is_some() {
+        if self.tables.remove(table.name()).is_some() {
             self.session.deregister_table(name.clone())?;
         }
         self.session
             .register_table(name.clone(), table.provider())?;
         let table = Arc::new(table);
-        self.tables.insert(resolved, Arc::clone(&table));
+        self.tables
+            .insert(table.name().to_owned(), Arc::clone(&table));
         Ok(table)
     }
 
@@ -350,10 +348,7 @@ impl StreamContext {
         }
         self.refuse_if_read(name, "drop")?;
         self.started.forget(&resolved).await;
-        let mut held = match self.tables.get(&resolved) {
-            Some(table) => Some(table.hold().await),
-            None => None,
-        };
+        let mut held = hold(self.tables.get(&resolved).as_deref()).await;
         if let Some(database) = &self.database {
             database.remove(&resolved)?;
         }
@@ -448,6 +443,14 @@ fn both_targets(target: &Target) -> Refusal {
     )
     .at(target.place)
     .hint("leave one of them out")
+}
+
+/// Keeps the query of a table, if there is one, from running while the guard is held.
+async fn hold(table: Option<&StreamingTable>) -> Option<OwnedMutexGuard<RunState>> {
+    match table {
+        Some(table) => Some(table.hold().await),
+        None => None,
+    }
 }
 
 /// The error of a directory that something else is in.

@@ -27,6 +27,7 @@ use super::closing::ticks;
 use super::stateful::{Added, Stateful};
 use super::{epoch, one_child};
 use crate::checkpoint::Piece;
+use crate::config::shown_columns;
 use crate::state::{Candidates, DedupState, Epoch, Fates, OperatorCounts};
 use crate::time::{Closed, Instant, Span, Unit};
 
@@ -264,13 +265,10 @@ impl Stateful for DeduplicateExec {
             .fields()
             .get(self.info.key_range())
             .unwrap_or_default();
-        let keys = keys
-            .iter()
-            .map(|field| format!("{} {}", field.name(), field.data_type()));
         let hold =
             Span::from_nanos(i128::from(self.info.hold) * i128::from(self.info.unit.nanos()));
         vec![
-            ("keys".to_owned(), keys.collect::<Vec<_>>().join(", ")),
+            ("keys".to_owned(), shown_columns(keys)),
             ("held behind the event time".to_owned(), hold.to_string()),
         ]
     }

@@ -17,6 +17,7 @@ use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
 use super::sources::{SourceUse, finish, given, home, open_cursors, take, wait};
 use super::trigger::Orders;
+use crate::checkpoint::Checkpoint;
 use crate::config::{EndOfInput, OutputMode, TidegateOptions, WatermarkPolicy, options};
 use crate::error::Refusal;
 use crate::physical::Inputs;
@@ -191,7 +192,12 @@ impl Run {
             Output::Table(table) => table.sink.prepare(rows),
             Output::Reader(_) => Ok(rows),
         };
-        let (rows, added) = match prepared.and_then(|rows| Ok((rows, epoch.added(&parts)?))) {
+        // Only a checkpoint asks what the epoch has added.
+        let added = match self.checkpoint() {
+            Some(_) => epoch.added(&parts),
+            None => Ok(Vec::new()),
+        };
+        let (rows, added) = match prepared.and_then(|rows| Ok((rows, added?))) {
             Ok(prepared) => prepared,
             Err(error) => {
                 epoch.abort();
@@ -200,10 +206,8 @@ impl Run {
             }
         };
         watch.phases.emit = watch.lap();
-        if let Output::Table(table) = &self.output {
-            // Until the epoch is written and its rows are where they go, memory is ahead.
-            state.is_ahead = table.checkpoint.is_some();
-        }
+        // Until the epoch is written and its rows are where they go, memory is ahead.
+        state.is_ahead = self.checkpoint().is_some();
         let committed = epoch.commit(&parts)?;
         watch.phases.commit = watch.lap();
         let mut progress = self.advance(state, uses, taken, committed, output_rows, &watch);
@@ -212,8 +216,9 @@ impl Run {
                 let mut pieces = epoch.pieces(&parts, added)?;
                 pieces.extend(state.file_pieces()?);
                 pieces.extend(table.sink.pieces(&rows, &progress)?);
-                checkpoint.commit(state.content(&parts)?, &pieces)?;
-                state.set_saved();
+                let standing = state.standing();
+                checkpoint.commit(state.content(&standing)?, &pieces)?;
+                state.saved = standing;
                 // The file has the record without the time that it took to write.
                 progress.phases.commit += watch.lap();
                 progress.duration = watch.began().elapsed();
@@ -224,6 +229,14 @@ impl Run {
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))
+    }
+
+    /// Where the epochs are written, if they are.
+    fn checkpoint(&self) -> Option<&Checkpoint> {
+        match &self.output {
+            Output::Table(table) => table.checkpoint.as_deref(),
+            Output::Reader(_) => None,
+        }
     }
 
     /// Moves the query behind an epoch that has committed; returns the epoch's record.

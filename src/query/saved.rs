@@ -20,7 +20,7 @@ use super::epoch::Parts;
 use super::exec::StreamQueryExec;
 use crate::checkpoint::{Piece, Restored};
 use crate::error::Refusal;
-use crate::source::{FileIdentity, FilePosition, Position};
+use crate::source::{Cursor, FileIdentity, FilePosition, Position};
 use crate::state::{Observed, QueryState};
 use crate::time::Instant;
 
@@ -44,6 +44,15 @@ pub struct SourceAt {
     pub identity: String,
     /// How far it has been read.
     pub position: Option<Position>,
+}
+
+impl SourceAt {
+    fn of(cursor: &Cursor) -> Self {
+        Self {
+            identity: cursor.identity(),
+            position: cursor.position().cloned(),
+        }
+    }
 }
 
 /// How far a source has been read, and its table where this process has read it.
@@ -136,37 +145,28 @@ impl RunState {
     ///
     /// # Errors
     /// - none of its own
-    pub(super) fn content(&self, parts: &Parts) -> Result<Value> {
+    pub(super) fn content(&self, standing: &HashMap<String, SourceAt>) -> Result<Value> {
         let content = Content {
             watermark: self.watermark,
             observed: self.observed.clone(),
-            sources: self.standing().into_iter().collect(),
-            operators: parts.made_of(),
+            sources: standing.clone().into_iter().collect(),
+            operators: self.operators.clone().unwrap_or_default(),
         };
         serde_json::to_value(content).map_err(|error| DataFusionError::External(error.into()))
     }
 
     /// Where each source stands, those that the query has left included.
-    fn standing(&self) -> HashMap<String, SourceAt> {
+    pub(super) fn standing(&self) -> HashMap<String, SourceAt> {
         let mut all = self.saved.clone();
-        for (name, cursor) in &self.cursors {
-            let at = SourceAt {
-                identity: cursor.identity(),
-                position: cursor.position().cloned(),
-            };
-            all.insert(name.clone(), at);
-        }
+        let read = self.cursors.iter();
+        all.extend(read.map(|(name, cursor)| (name.clone(), SourceAt::of(cursor))));
         all
     }
 
     /// Leaves a source that the query does not read any more.
     pub(super) fn leave(&mut self, source: &str) {
         if let Some(cursor) = self.cursors.remove(source) {
-            let at = SourceAt {
-                identity: cursor.identity(),
-                position: cursor.position().cloned(),
-            };
-            self.saved.insert(source.to_owned(), at);
+            self.saved.insert(source.to_owned(), SourceAt::of(&cursor));
         }
     }
 
@@ -192,23 +192,6 @@ impl RunState {
             .filter(|name| !self.cursors.contains_key(*name));
         pieces.extend(left.map(|name| Piece::new(files_of(name), Vec::new())));
         Ok(pieces)
-    }
-
-    /// Takes note that a checkpoint holds everything.
-    pub(super) fn set_saved(&mut self) {
-        self.saved = self.standing();
-    }
-
-    /// How many rows of each source the last checkpoint has read, where a source's rows are numbered.
-    pub fn rows_saved(&self) -> Vec<(String, u64)> {
-        let rows = self
-            .saved
-            .iter()
-            .filter_map(|(name, at)| match at.position {
-                Some(Position::Rows(rows)) => Some((name.clone(), rows)),
-                _ => None,
-            });
-        rows.collect()
     }
 
     /// How many rows of each source committed epochs have read, where a source's rows are numbered.

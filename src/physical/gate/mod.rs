@@ -32,7 +32,7 @@ use super::closing::Closing;
 use super::stateful::{Added, Stateful, absorb_all};
 use super::{epoch, one_child};
 use crate::checkpoint::Piece;
-use crate::config::OutputMode;
+use crate::config::{OutputMode, shown_columns};
 use crate::state::{
     Epoch, GateShape, GateState, OperatorCounts, Part, Release, coalesced, rows_of,
 };
@@ -351,11 +351,7 @@ impl Stateful for TimeWindowGateExec {
     fn made_of(&self) -> Vec<(String, String)> {
         let schema = self.input.schema();
         let columns = |range: std::ops::Range<usize>| {
-            let fields = schema.fields().get(range).unwrap_or_default();
-            let shown = fields
-                .iter()
-                .map(|field| format!("{} {}", field.name(), field.data_type()));
-            shown.collect::<Vec<_>>().join(", ")
+            shown_columns(schema.fields().get(range).unwrap_or_default())
         };
         let keys = self.info.key_range();
         let aggregates = self.reducer.aggregates.iter();
