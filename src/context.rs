@@ -43,8 +43,8 @@ use tokio::sync::watch;
 use self::clock::ContextClock;
 use self::started::{Home, Started};
 use crate::catalog::{
-    Database, EmittedFunction, Entry, Kind, ProgressFunction, StreamingTable, StreamingTables,
-    UnboundedTables, unknown,
+    Database, EmittedFunction, Entry, Kind, LateRowsFunction, ProgressFunction, StreamingTable,
+    StreamingTables, UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
@@ -135,6 +135,7 @@ impl StreamContext {
             session.register_udf(ScalarUDF::from(Misplaced::new(name)));
         }
         session.register_udaf(AggregateUDF::from(CheckedSum::default()));
+        session.register_udtf("late_rows", Arc::new(LateRowsFunction(Arc::clone(&tables))));
         session.register_udtf("progress", Arc::new(ProgressFunction(Arc::clone(&tables))));
         session.register_udtf("emitted", Arc::new(EmittedFunction(Arc::clone(&tables))));
         let unbounded: Arc<UnboundedTables> = Arc::default();

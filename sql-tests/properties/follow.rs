@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::arrivals::Feed;
 use crate::model::{Figures, Outcome};
-use crate::query::{Row, Rows};
+use crate::query::{Cell, Row, Rows};
 use crate::scenario::Rng;
 use crate::session::{Checked, Session};
 use crate::text;
@@ -64,6 +64,9 @@ pub(crate) async fn compare<R: Reference>(
         .map(|outcome| told(&outcome.figures))
         .collect();
     same("figures", &actual, &expected)?;
+    if session.keeps_late() {
+        late_rows(session, records).await?;
+    }
     let last = outcomes.into_iter().next_back();
     let last = last.ok_or("a refresh has at least one epoch")?;
     let epoch = last.figures.epoch;
@@ -71,6 +74,29 @@ pub(crate) async fn compare<R: Reference>(
     let what = format!("rows emitted in epoch {epoch}");
     same(&what, &emitted, &sorted(last.emitted))?;
     Ok(emitted)
+}
+
+/// The table of rows that were not counted has, of each of these epochs, exactly as many of each kind as it says.
+async fn late_rows(session: &Session, records: &[Figures]) -> Checked<()> {
+    let kept = session.rows(&text::late()).await?;
+    let of = |epoch: u64, reason: &str| {
+        let found = kept.iter().find(|row| {
+            row[0].int() == i64::try_from(epoch).ok() && row[1] == Cell::Text(reason.to_owned())
+        });
+        let count = found.and_then(|row| row[2].int()).unwrap_or_default();
+        usize::try_from(count).unwrap_or_default()
+    };
+    for record in records {
+        let epoch = record.epoch;
+        let kept = ["late", "null", "rejected"].map(|reason| of(epoch, reason));
+        let counted = [record.late, record.null, record.rejected];
+        same(
+            &format!("rows not counted in epoch {epoch}"),
+            &kept,
+            &counted,
+        )?;
+    }
+    Ok(())
 }
 
 /// The rows in an order of their own.

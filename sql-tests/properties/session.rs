@@ -1,6 +1,7 @@
 //! A session under test: statements in, plain cells and figures out.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::NaiveDateTime;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringArray};
@@ -26,13 +27,19 @@ const LARGEST_PIECE: usize = 8;
 /// A context with some tables of the suite's columns.
 pub(crate) struct Session {
     context: StreamContext,
+    /// Whether a table of rows that are not counted was asked for.
+    keeps_late: AtomicBool,
 }
 
 impl Session {
     /// A session that plans for `partitions`.
     pub(crate) async fn open(partitions: usize) -> Checked<Self> {
         let context = StreamContext::new().map_err(|error| failed("new session", &error))?;
-        let session = Self { context };
+        let keeps_late = AtomicBool::new(false);
+        let session = Self {
+            context,
+            keeps_late,
+        };
         let set = format!("SET datafusion.execution.target_partitions = {partitions}");
         session.run(&set).await?;
         Ok(session)
@@ -43,6 +50,11 @@ impl Session {
         &self.context
     }
 
+    /// Whether rows that are not counted are kept.
+    pub(crate) fn keeps_late(&self) -> bool {
+        self.keeps_late.load(Ordering::Relaxed)
+    }
+
     /// Makes an empty table of the suite's columns.
     pub(crate) async fn create(&self, table: &str) -> Checked<()> {
         self.run(&format!("CREATE TABLE {table} {COLUMNS}")).await?;
@@ -51,6 +63,9 @@ impl Session {
 
     /// Runs a statement to its end.
     pub(crate) async fn run(&self, sql: &str) -> Checked<Vec<RecordBatch>> {
+        if sql.contains("late_rows = ") {
+            self.keeps_late.store(true, Ordering::Relaxed);
+        }
         let frame = self.context.sql(sql).await;
         let frame = frame.map_err(|error| failed(sql, &error))?;
         frame.collect().await.map_err(|error| failed(sql, &error))

@@ -19,6 +19,14 @@ const UNITS: [(i64, &str); 5] = [
     (1, "microseconds"),
 ];
 
+/// The table of rows that `q` does not count, where a scenario keeps them.
+pub(crate) const LATE: &str = "q_late";
+
+/// The rows that `q` did not count, by epoch and reason.
+pub(crate) fn late() -> String {
+    format!("SELECT _epoch, _reason, count(*) AS n FROM {LATE} GROUP BY _epoch, _reason")
+}
+
 /// The statement that defines the streaming table `q` of a scenario.
 pub(crate) fn definition(scenario: &Scenario) -> String {
     let query = &scenario.query;
@@ -36,7 +44,11 @@ pub(crate) fn define(mode: Mode, feed: &Feed, query: &str) -> String {
         .max_rows
         .map(|most| format!(", max_rows_per_epoch = '{most}'"))
         .unwrap_or_default();
-    format!("CREATE STREAMING TABLE q WITH (output_mode = '{mode}'{most}) AS\n{query}")
+    let late = match feed.seed.is_multiple_of(2) && query.contains("WATERMARK") {
+        true => format!(", late_rows = '{LATE}'"),
+        false => String::new(),
+    };
+    format!("CREATE STREAMING TABLE q WITH (output_mode = '{mode}'{most}{late}) AS\n{query}")
 }
 
 /// The rows that `q` emitted in an epoch.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::Result;
 use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, TableReference};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
@@ -17,7 +17,8 @@ use crate::config::OutputMode;
 use crate::config::{TidegateOptions, rebuilt, shown_columns};
 use crate::error::Refusal;
 use crate::logical::{
-    StreamAggregate, StreamDeduplicate, StreamQuery, group_columns, stream_scan, stream_scans,
+    StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, stream_scan,
+    stream_scans,
 };
 use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 
@@ -26,7 +27,7 @@ use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -37,8 +38,12 @@ const OPTIONS: [&str; 11] = [
     "accept_loss",
     SINK,
     RETAIN,
+    LATE_ROWS,
     "poll_interval",
 ];
+
+/// The option that names the table of rows that are not counted; it is no setting of a session.
+const LATE_ROWS: &str = "late_rows";
 
 /// The option that names a sink of the application; it is no setting of a session.
 const SINK: &str = "sink";
@@ -79,6 +84,26 @@ impl TableOptions {
         Ok(retain.transpose()?)
     }
 
+    /// The table that rows which are not counted go to, if they are kept.
+    ///
+    /// # Errors
+    /// - a value that is no name
+    pub fn late_rows(&self) -> Result<Option<TableReference>> {
+        let Some((_, name)) = self.0.iter().find(|(key, _)| key == LATE_ROWS) else {
+            return Ok(None);
+        };
+        match TableReference::parse_str(name) {
+            reference if !reference.table().is_empty() => Ok(Some(reference)),
+            _ => Err(Refusal::new(
+                "INVALID_STREAM_OPTION",
+                "42616",
+                format!("late_rows takes the name of a table, not '{name}'."),
+            )
+            .hint("write late_rows = 'orders_late'")
+            .into()),
+        }
+    }
+
     /// A session's state with these options as its settings.
     ///
     /// # Errors
@@ -91,13 +116,22 @@ impl TableOptions {
             epoch_by: String::new(),
             ..crate::config::options(config.options())
         };
-        let is_setting = |key: &str| key != SINK && key != RETAIN;
+        let is_setting = |key: &str| ![SINK, RETAIN, LATE_ROWS].contains(&key);
         for (key, value) in self.0.iter().filter(|(key, _)| is_setting(key)) {
             settings.set(key, value)?;
         }
         config.options_mut().extensions.insert(settings);
         Ok(rebuilt(state.clone(), config).build())
     }
+}
+
+/// The table of rows that a query does not count.
+#[derive(Debug, Clone)]
+pub struct LateRows {
+    /// Its name, with catalog and schema: those of the streaming table unless it says others.
+    pub name: TableReference,
+    /// Its columns: [`carry_rows`] says which.
+    pub schema: SchemaRef,
 }
 
 /// A streaming table's query, as it was understood when it was defined.
@@ -125,6 +159,8 @@ pub struct Definition {
     pub limit: Option<u64>,
     /// How long rows of the result are kept, if not for good.
     pub retain: Option<Duration>,
+    /// The rows that are not counted, if they are kept.
+    pub late: Option<LateRows>,
     /// When its state leaves, as SHOW STREAMING TABLES says it.
     pub eviction: &'static str,
 }
@@ -158,6 +194,10 @@ impl Definition {
         sources.dedup();
         epoch_column(&settings.epoch_by, &scans)?;
         replaced_sources(&scans)?;
+        let late = match options.late_rows()? {
+            Some(name) => Some(late_rows(name, create, &plan, &state)?),
+            None => None,
+        };
         let retain = options.retain()?;
         if retain.is_some() {
             may_retain(mode, create.target.as_ref(), options.sink())?;
@@ -174,6 +214,7 @@ impl Definition {
             key,
             limit,
             retain,
+            late,
             eviction: eviction(&plan, mode)?,
         })
     }
@@ -211,6 +252,10 @@ impl Definition {
             one.limit
                 .map_or_else(|| "none".to_owned(), |limit| limit.to_string())
         };
+        let late = |one: &Self| match &one.late {
+            Some(late) => format!("{}({})", late.name, shown_columns(late.schema.fields())),
+            None => "none".to_owned(),
+        };
         let aspects = [
             ("output mode", self.mode.to_string(), other.mode.to_string()),
             (
@@ -226,6 +271,7 @@ impl Definition {
             ("key", format!("{:?}", self.key), format!("{:?}", other.key)),
             ("limit", limit(self), limit(other)),
             ("target", target(self), target(other)),
+            ("late_rows", late(self), late(other)),
             (
                 "retain",
                 format!("{:?}", self.retain),
@@ -264,8 +310,39 @@ impl Definition {
             .hint("write CREATE OR REPLACE STREAMING TABLE")
             .into());
         }
-        Ok((plan, state))
+        match &self.late {
+            Some(_) => Ok((carry_rows(plan)?.plan, state)),
+            None => Ok((plan, state)),
+        }
     }
+}
+
+/// The table of rows that a query does not count.
+fn late_rows(
+    name: TableReference,
+    create: &CreateStreamingTable,
+    plan: &LogicalPlan,
+    state: &SessionState,
+) -> Result<LateRows> {
+    let catalog = &state.config_options().catalog;
+    let table = create
+        .name
+        .clone()
+        .resolve(&catalog.default_catalog, &catalog.default_schema);
+    let late = name.resolve(&table.catalog, &table.schema);
+    if late == table {
+        return Err(Refusal::new(
+            "INVALID_STREAM_OPTION",
+            "42616",
+            "late_rows names the streaming table itself.",
+        )
+        .hint("late rows have other columns: give their table another name")
+        .into());
+    }
+    Ok(LateRows {
+        name: TableReference::full(late.catalog, late.schema, late.table),
+        schema: carry_rows(plan.clone())?.schema,
+    })
 }
 
 /// When the state of a query leaves.

@@ -1,4 +1,4 @@
-//! Table functions over streaming tables: `progress('name')` and `emitted('name', epoch)`.
+//! Table functions over streaming tables: `progress('name')`, `emitted('name', epoch)` and `late_rows('name')`.
 
 use std::sync::Arc;
 
@@ -19,6 +19,34 @@ pub struct ProgressFunction(pub Arc<StreamingTables>);
 /// `emitted('name', epoch)`: the rows that the last epoch emitted.
 #[derive(Debug)]
 pub struct EmittedFunction(pub Arc<StreamingTables>);
+
+/// `late_rows('name')`: the rows that it did not count, as the table of its option `late_rows` has them.
+#[derive(Debug)]
+pub struct LateRowsFunction(pub Arc<StreamingTables>);
+
+impl TableFunctionImpl for LateRowsFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let [name] = args.exprs() else {
+            return plan_err!(
+                "late_rows() takes the name of a streaming table: late_rows('hourly_sales')"
+            );
+        };
+        let table = find(&self.0, name)?;
+        match table.late_provider() {
+            Some(rows) => Ok(rows),
+            None => Err(Refusal::new(
+                "LATE_ROWS_NOT_KEPT",
+                "42704",
+                format!(
+                    "The late rows of {} are counted, and not kept.",
+                    table.name()
+                ),
+            )
+            .hint("define it WITH (late_rows = 'name_of_a_table')")
+            .into()),
+        }
+    }
+}
 
 impl TableFunctionImpl for ProgressFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {

@@ -54,6 +54,16 @@ impl StreamingTables {
             .find(|table| table.definition().sources.iter().any(|name| name == source))
     }
 
+    /// The table whose late rows go to the one with this resolved name.
+    pub fn owner_of_late(&self, name: &str) -> Option<Arc<StreamingTable>> {
+        let is_late = |table: &Arc<StreamingTable>| {
+            table
+                .late_name()
+                .is_some_and(|late| late.to_string() == name)
+        };
+        self.all().into_iter().find(is_late)
+    }
+
     /// Number of the first row of a source that one of the tables may still read; `u64::MAX` if none reads it.
     pub fn passed(&self, source: &str) -> u64 {
         let tables = self.all().into_iter();

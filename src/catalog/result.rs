@@ -11,7 +11,7 @@ use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 
 use super::replace_table::ReplaceTable;
 use crate::checkpoint::{Piece, Restored, Until, Whole};
-use crate::query::{EpochProgress, EpochSink, Totals};
+use crate::query::{EpochProgress, EpochRows, EpochSink, Totals};
 use crate::sink::Sink;
 use crate::source::{AppendLog, Arrivals, behind, conform};
 
@@ -23,9 +23,33 @@ const RESULT: &str = "result";
 const EMITTED: &str = "emitted";
 const EPOCHS: &str = "epochs";
 const TOTALS: &str = "totals";
-/// Of a result whose rows go by their age: when rows arrived, and the number of the first that is kept.
-const ARRIVED: &str = "arrived";
-const FIRST: &str = "first";
+
+/// Names of the pieces of rows that accumulate.
+struct LogPieces {
+    rows: &'static str,
+    /// Of rows that go by their age: when they arrived.
+    arrived: &'static str,
+    /// Of such rows: the number of the first that is kept.
+    first: &'static str,
+    /// Of such rows: the number of the next one, where nothing else tells it.
+    end: Option<&'static str>,
+}
+
+/// The result in append mode. The totals tell the number of the next row.
+const KEPT: LogPieces = LogPieces {
+    rows: RESULT,
+    arrived: "arrived",
+    first: "first",
+    end: None,
+};
+
+/// The rows that were not counted.
+const LATE: LogPieces = LogPieces {
+    rows: "late",
+    arrived: "late arrived",
+    first: "late first",
+    end: Some("late end"),
+};
 
 /// Where the rows of the result are.
 #[derive(Debug)]
@@ -51,6 +75,8 @@ pub(super) struct TableResult {
     pub schema: SchemaRef,
     pub rows: Rows,
     pub limit: Option<u64>,
+    /// Rows that were not counted, if they are kept.
+    pub late: Option<Arc<AppendLog>>,
     shown: Mutex<Shown>,
     /// Queries whose rows are to go from where they went before any of this one come, and who takes them away.
     former: Vec<(Arc<dyn Sink>, String)>,
@@ -78,6 +104,7 @@ impl TableResult {
             schema,
             rows,
             limit,
+            late: None,
             shown: Mutex::default(),
             former: Vec::new(),
             begun: Mutex::default(),
@@ -88,6 +115,12 @@ impl TableResult {
     /// The result of a query that takes the place of others.
     pub(super) fn in_place_of(mut self, former: Vec<(Arc<dyn Sink>, String)>) -> Self {
         self.former = former;
+        self
+    }
+
+    /// The result of a query that keeps the rows which it does not count.
+    pub(super) fn with_late(mut self, late: Option<Arc<AppendLog>>) -> Self {
+        self.late = late;
         self
     }
 
@@ -117,8 +150,12 @@ impl TableResult {
     }
 
     /// An epoch's rows as they are kept: with the result's columns, and no more than there is room for.
-    fn taken(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-        let rows = rows.iter().map(|batch| conform(batch, &self.schema));
+    fn taken(&self, rows: EpochRows) -> Result<EpochRows> {
+        let late = rows.late;
+        let rows = rows
+            .emitted
+            .iter()
+            .map(|batch| conform(batch, &self.schema));
         let rows = rows.collect::<Result<Vec<_>>>()?;
         let room = match &self.rows {
             Rows::Replace(_) => None,
@@ -126,15 +163,16 @@ impl TableResult {
                 self.limit.map(|limit| limit.saturating_sub(self.count()))
             }
         };
-        Ok(within(rows, room))
+        let emitted = within(rows, room);
+        Ok(EpochRows { emitted, late })
     }
 
     /// Takes an epoch's rows; returns its record with the number of rows that were taken.
-    pub(super) fn commit(
-        &self,
-        rows: Vec<RecordBatch>,
-        progress: EpochProgress,
-    ) -> Result<EpochProgress> {
+    pub(super) fn commit(&self, rows: EpochRows, progress: EpochProgress) -> Result<EpochProgress> {
+        let (rows, late) = (rows.emitted, rows.late);
+        if let Some(log) = &self.late {
+            log.append(&late)?;
+        }
         match &self.rows {
             Rows::Append(log) => log.append(&rows)?,
             Rows::Replace(table) => table.replace(rows.clone())?,
@@ -179,7 +217,8 @@ impl TableResult {
     }
 
     /// The pieces of a checkpoint with an epoch's rows and its record.
-    fn pieces(&self, rows: &[RecordBatch], progress: &EpochProgress) -> Result<Vec<Piece>> {
+    fn pieces(&self, rows: &EpochRows, progress: &EpochProgress) -> Result<Vec<Piece>> {
+        let (rows, late) = (&rows.emitted, &rows.late);
         let progress = counted(rows, progress.clone());
         let mut totals = self.shown().totals;
         totals.add(&progress);
@@ -187,9 +226,11 @@ impl TableResult {
             Piece::replacing(TOTALS, vec![json_row(&totals)?]),
             epoch_piece(&progress)?,
         ];
+        if let Some(log) = &self.late {
+            pieces.extend(log_pieces(&LATE, log, late)?);
+        }
         match &self.rows {
-            Rows::Append(log) if log.is_retained() => pieces.extend(retained_pieces(log, rows)?),
-            Rows::Append(_) => pieces.push(Piece::new(RESULT, rows.to_vec())),
+            Rows::Append(log) => pieces.extend(log_pieces(&KEPT, log, rows)?),
             Rows::Sink { .. } => pieces.push(Piece::replacing(EMITTED, rows.to_vec())),
             Rows::Replace(table) if table.has_key() => {
                 let mut result = Piece::new(RESULT, rows.to_vec());
@@ -223,10 +264,19 @@ impl TableResult {
         }
         let result = piece(RESULT);
         let mut emitted = piece(EMITTED);
+        if let Some(log) = &self.late {
+            let rows = piece(LATE.rows);
+            let stored: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+            let end = columns_of::<1>(&LATE.end.map(piece).unwrap_or_default())?;
+            let end = end.first().map_or(stored, |[end]| end.unsigned_abs());
+            let start = end.saturating_sub(stored);
+            let (first, arrivals) = retained_rows(&piece(LATE.first), &piece(LATE.arrived))?;
+            log.restore(start, first.max(start), &rows, arrivals)?;
+        }
         match &self.rows {
             Rows::Append(log) => {
                 let start = number_of_first(&result, totals.as_ref());
-                let (first, arrivals) = retained_rows(&piece(FIRST), &piece(ARRIVED))?;
+                let (first, arrivals) = retained_rows(&piece(KEPT.first), &piece(KEPT.arrived))?;
                 log.restore(start, first.max(start), &result, arrivals)?;
                 let last = history
                     .back()
@@ -262,12 +312,15 @@ fn counted(rows: &[RecordBatch], mut progress: EpochProgress) -> EpochProgress {
     progress
 }
 
-/// The pieces of a result whose rows go by their age: parts whose every row has gone are let go with it.
-fn retained_pieces(log: &AppendLog, rows: &[RecordBatch]) -> Result<Vec<Piece>> {
+/// The pieces of rows that accumulate. Where they go by their age, parts whose every row has gone are let go with it.
+fn log_pieces(names: &LogPieces, log: &AppendLog, rows: &[RecordBatch]) -> Result<Vec<Piece>> {
+    if !log.is_retained() {
+        return Ok(vec![Piece::new(names.rows, rows.to_vec())]);
+    }
     // What may go now is not written down again. What cannot go stays, and nothing is lost.
     log.let_go()?;
     let (base, before) = (log.base(), log.rows());
-    let mut result = Piece::new(RESULT, rows.to_vec());
+    let mut result = Piece::new(names.rows, rows.to_vec());
     result.newest = Some(log.len());
     let added: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
     let arrived = log.arriving().filter(|_| added > 0);
@@ -275,14 +328,19 @@ fn retained_pieces(log: &AppendLog, rows: &[RecordBatch]) -> Result<Vec<Piece>> 
         let end = signed(before.saturating_add(added));
         numbers([("end", end), ("arrived", arrived)])
     });
-    let mut arrived = Piece::new(ARRIVED, arrived.transpose()?.into_iter().collect());
-    let base = signed(base);
+    let mut arrived = Piece::new(names.arrived, arrived.transpose()?.into_iter().collect());
+    let first = signed(base);
     arrived.until = Some(Until {
         column: 0,
-        gone: Box::new(move |end| end <= base),
+        gone: Box::new(move |end| end <= first),
     });
-    let first = Piece::replacing(FIRST, vec![numbers([("first", base)])?]);
-    Ok(vec![result, arrived, first])
+    let first = numbers([("first", first)])?;
+    let mut pieces = vec![result, arrived, Piece::replacing(names.first, vec![first])];
+    if let Some(end) = names.end {
+        let number = numbers([("end", signed(before.saturating_add(added)))])?;
+        pieces.push(Piece::replacing(end, vec![number]));
+    }
+    Ok(pieces)
 }
 
 /// What those pieces say: the number of the first row that is kept, and when rows arrived. Without them rows do not go.
@@ -407,11 +465,11 @@ impl Refreshing {
 
 #[async_trait]
 impl EpochSink for Refreshing {
-    fn prepare(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    fn prepare(&self, rows: EpochRows) -> Result<EpochRows> {
         self.result.taken(rows)
     }
 
-    fn pieces(&self, rows: &[RecordBatch], progress: &EpochProgress) -> Result<Vec<Piece>> {
+    fn pieces(&self, rows: &EpochRows, progress: &EpochProgress) -> Result<Vec<Piece>> {
         self.result.pieces(rows, progress)
     }
 
@@ -427,7 +485,7 @@ impl EpochSink for Refreshing {
         self.result.deliver(next).await
     }
 
-    async fn commit(&self, rows: Vec<RecordBatch>, progress: EpochProgress) -> Result<()> {
+    async fn commit(&self, rows: EpochRows, progress: EpochProgress) -> Result<()> {
         let progress = self.result.commit(rows, progress)?;
         let next = progress.epoch.saturating_add(1);
         self.records

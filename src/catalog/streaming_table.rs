@@ -57,6 +57,15 @@ pub struct Outlet {
     pub provider: Arc<dyn TableProvider>,
 }
 
+/// When rows are removed by their age, if they are.
+#[derive(Debug, Default)]
+pub struct Retentions {
+    /// Those of the result.
+    pub result: Option<Retention>,
+    /// Those that were not counted.
+    pub late: Option<Retention>,
+}
+
 /// What a query that was started waits for between two runs. It keeps neither tables nor a session.
 #[derive(Debug)]
 pub struct Awaiting {
@@ -76,10 +85,12 @@ impl StreamingTable {
         definition: Definition,
         id: &str,
         outlet: Option<Outlet>,
-        retention: Option<Retention>,
+        retention: Retentions,
         former: Vec<(Arc<dyn Sink>, String)>,
     ) -> Self {
         let schema = Arc::clone(&definition.schema);
+        let retain_late = retention.late;
+        let retention = retention.result;
         let location = outlet.as_ref().and_then(|outlet| outlet.location.clone());
         let replace = |key| {
             Rows::Replace(Arc::new(ReplaceTable::new(
@@ -101,7 +112,13 @@ impl StreamingTable {
             (OutputMode::Update, Some(key), _) => replace(Some(key.clone())),
             (OutputMode::Complete, ..) => replace(None),
         };
-        let result = TableResult::new(schema, rows, definition.limit).in_place_of(former);
+        let late = definition.late.as_ref().map(|late| {
+            let log = AppendLog::new(Arc::clone(&late.schema)).identified(format!("{id}-late"));
+            Arc::new(log.retained(retain_late, Arrivals::default()))
+        });
+        let result = TableResult::new(schema, rows, definition.limit)
+            .in_place_of(former)
+            .with_late(late);
         Self {
             name,
             bare_name,
@@ -223,6 +240,30 @@ impl StreamingTable {
         }
     }
 
+    /// Name of the table of the rows that it does not count; none where they are not kept.
+    pub fn late_name(&self) -> Option<&TableReference> {
+        self.definition.late.as_ref().map(|late| &late.name)
+    }
+
+    /// The rows that it did not count, as a table; none where they are not kept.
+    pub fn late_provider(&self) -> Option<Arc<dyn TableProvider>> {
+        let name = self.late_name()?;
+        let log = self.result.late.as_ref()?;
+        Some(match &self.damage {
+            Some(damage) => {
+                let schema = Arc::clone(log.schema());
+                Arc::new(RefusedTable::new(schema, damage.clone()))
+            }
+            None => {
+                let reason = format!(
+                    "{name} has the late rows of {}: only its query writes to it.",
+                    self.bare_name
+                );
+                Arc::new(AppendTable::new(name.table(), Arc::clone(log)).read_only(reason))
+            }
+        })
+    }
+
     /// Number of rows of its result; of rows that leave for a sink, how many have.
     pub fn rows(&self) -> u64 {
         self.result.count()
@@ -331,6 +372,7 @@ impl StreamingTable {
         if let Rows::Append(log) = &self.result.rows {
             logs.push(Arc::clone(log));
         }
+        logs.extend(self.result.late.clone());
         logs.retain(|log| log.is_retained());
         if logs.is_empty() {
             return;
@@ -441,6 +483,11 @@ impl StreamingTable {
         let attached = Attached {
             run: Arc::clone(&self.run),
             sink: Arc::clone(&sink) as Arc<dyn EpochSink>,
+            late: self
+                .definition
+                .late
+                .as_ref()
+                .map(|late| Arc::clone(&late.schema)),
             checkpoint: self.checkpoint.clone(),
             may_lose: settings.accept_loss,
             orders,

@@ -222,10 +222,19 @@ impl StreamContext {
         };
         for reader in self.tables.all() {
             for (source, read) in reader.rows_read() {
-                let Some(entry) = database.entry(&source) else {
-                    continue;
+                let owner = self.tables.owner_of_late(&source);
+                let (name, streaming, id) = match (database.entry(&source), &owner) {
+                    (Some(entry), _) => (
+                        TableReference::parse_str(&entry.quoted),
+                        entry.kind == Kind::Streaming,
+                        entry.id,
+                    ),
+                    (None, Some(owner)) => match owner.late_name() {
+                        Some(late) => (late.clone(), true, String::new()),
+                        None => continue,
+                    },
+                    (None, None) => continue,
                 };
-                let name = TableReference::parse_str(&entry.quoted);
                 if !self.session.table_exist(name.clone())? {
                     continue;
                 }
@@ -236,11 +245,11 @@ impl StreamContext {
                 let Some(rows) = rows.filter(|rows| *rows < read) else {
                     continue;
                 };
-                if entry.kind == Kind::Streaming {
+                if streaming {
                     // The source went back to an earlier epoch: its rows to come may be others.
                     self.refuse_reader(&reader, &source, rows, read)?;
                 } else {
-                    let error = Database::lacks_rows(&entry.id, rows, reader.name());
+                    let error = Database::lacks_rows(&id, rows, reader.name());
                     let damaged = RefusedTable::new(table.schema(), as_refusal(&error));
                     self.session.deregister_table(name.clone())?;
                     self.session.register_table(name, Arc::new(damaged))?;
@@ -356,16 +365,18 @@ impl StreamContext {
         let Parsed::Streaming(statement) = read(&entry.sql, &self.session.state())? else {
             return internal_err!("{} is not made by its statement", entry.name);
         };
-        let StreamingStatement::Create(create) = *statement else {
+        let StreamingStatement::Create(mut create) = *statement else {
             return internal_err!("{} is not made by its statement", entry.name);
         };
         let name = TableReference::parse_str(&entry.quoted);
+        // The session may have another schema now than when it was defined.
+        create.name = name.clone();
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
         let outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
         let former = self.cleaners(&entry.former, outlet.as_ref())?;
         let changed = changed_columns(entry, &definition);
         let kept = self.checkpoints_kept(&definition)?;
-        let retention = self.retention(&entry.name, definition.retain);
+        let retention = self.retentions(&entry.name, &definition);
         let table = StreamingTable::new(
             entry.name.clone(),
             name.table().to_owned(),

@@ -3,6 +3,7 @@
 use datafusion::common::{Result, SchemaReference, TableReference};
 
 use super::StreamContext;
+use crate::catalog::{Definition, StreamingTable};
 use crate::error::Refusal;
 
 impl StreamContext {
@@ -38,7 +39,65 @@ impl StreamContext {
             .hint(format!("write DROP STREAMING TABLE {name}"))
             .into());
         }
+        self.refuse_if_late(name, what)?;
         self.refuse_if_read(name, what)
+    }
+
+    /// Refuses to put something else in the place of the late rows of a streaming table.
+    fn refuse_if_late(&self, name: &TableReference, what: &str) -> Result<()> {
+        match self.tables.owner_of_late(&self.resolve(name)) {
+            None => Ok(()),
+            Some(owner) => Err(Refusal::new(
+                "WRONG_COMMAND_FOR_OBJECT_TYPE",
+                "42809",
+                format!(
+                    "Cannot {what} {name}: the late rows of the streaming table {} are there.",
+                    owner.bare_name()
+                ),
+            )
+            .hint(format!(
+                "they go with it: DROP STREAMING TABLE {}",
+                owner.bare_name()
+            ))
+            .into()),
+        }
+    }
+
+    /// Refuses to take a streaming table away whose result or late rows another one reads.
+    pub(super) fn refuse_if_its_rows_are_read(
+        &self,
+        name: &TableReference,
+        what: &str,
+    ) -> Result<()> {
+        self.refuse_if_read(name, what)?;
+        let table = self.tables.get(&self.resolve(name));
+        match table.as_deref().and_then(StreamingTable::late_name) {
+            Some(late) => self.refuse_if_read(late, what),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a table of late rows whose name is taken; the table that it belongs to may have had it before.
+    pub(super) fn refuse_taken_late(&self, table: &str, definition: &Definition) -> Result<()> {
+        let Some(late) = &definition.late else {
+            return Ok(());
+        };
+        let owner = self.tables.owner_of_late(&late.name.to_string());
+        if owner.is_some_and(|owner| owner.name() == table) {
+            return Ok(());
+        }
+        let database = self.database.as_ref();
+        let written = database.and_then(|database| database.entry(&late.name.to_string()));
+        if written.is_none() && !self.session.table_exist(late.name.clone())? {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            "TABLE_OR_VIEW_ALREADY_EXISTS",
+            "42P07",
+            format!("late_rows: there is a table '{}' already.", late.name),
+        )
+        .hint("late rows have a table of their own: give it another name")
+        .into())
     }
 
     /// Refuses to drop a schema with streaming tables, or with sources of some.
@@ -52,8 +111,10 @@ impl StreamContext {
         let tables = self.tables.all();
         let user = tables.iter().find(|table| {
             let sources = table.definition().sources.iter().map(String::as_str);
+            let late = table.late_name().map(ToString::to_string);
             sources
                 .chain([table.name()])
+                .chain(late.as_deref())
                 .any(|name| name.starts_with(&prefix))
         });
         match user {

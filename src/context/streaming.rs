@@ -13,8 +13,8 @@ use super::StreamContext;
 use super::database::random_id;
 use super::define::unopened;
 use crate::catalog::{
-    Database, Definition, Entry, Former, Kind, Outlet, StreamingTable, application_outlet, cleaner,
-    directory_outlet, outlook_batch, refresh_batch, unknown,
+    Database, Definition, Entry, Former, Kind, Outlet, Retentions, StreamingTable,
+    application_outlet, cleaner, directory_outlet, outlook_batch, refresh_batch, unknown,
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::Refusal;
@@ -98,8 +98,9 @@ impl StreamContext {
             )
             .into());
         }
+        self.refuse_taken_late(&name, &definition)?;
         if self.tables.get(&name).is_some() {
-            self.refuse_if_read(&create.name, "replace")?;
+            self.refuse_if_its_rows_are_read(&create.name, "replace")?;
             self.started.forget(&name).await;
         }
         let table = self.make_anew(&create.name, definition, None).await?;
@@ -157,7 +158,7 @@ impl StreamContext {
         };
         let kept = self.checkpoints_kept(&definition)?;
         let cleaners = self.cleaners(&entry.former, outlet.as_ref())?;
-        let retention = self.retention(&resolved, definition.retain);
+        let retention = self.retentions(&resolved, &definition);
         let mut table = StreamingTable::new(
             resolved.clone(),
             name.table().to_owned(),
@@ -188,15 +189,36 @@ impl StreamContext {
         name: &TableReference,
         table: StreamingTable,
     ) -> Result<Arc<StreamingTable>> {
-        if self.tables.remove(table.name()).is_some() {
-            self.session.deregister_table(name.clone())?;
+        if let Some(old) = self.tables.remove(table.name()) {
+            self.deregister(name, &old)?;
         }
         self.session
             .register_table(name.clone(), table.provider())?;
+        if let (Some(name), Some(late)) = (table.late_name(), table.late_provider()) {
+            self.session.register_table(name.clone(), late)?;
+        }
         let table = Arc::new(table);
         self.tables
             .insert(table.name().to_owned(), Arc::clone(&table));
         Ok(table)
+    }
+
+    /// Takes a table, and that of its late rows, out of the session.
+    fn deregister(&self, name: &TableReference, table: &StreamingTable) -> Result<()> {
+        self.session.deregister_table(name.clone())?;
+        if let Some(late) = table.late_name() {
+            self.session.deregister_table(late.clone())?;
+        }
+        Ok(())
+    }
+
+    /// When rows of a table are removed by their age.
+    pub(super) fn retentions(&self, table: &str, definition: &Definition) -> Retentions {
+        let late = definition.late.as_ref();
+        Retentions {
+            result: self.retention(table, definition.retain),
+            late: late.and_then(|late| self.retention(&late.name.to_string(), definition.retain)),
+        }
     }
 
     /// Who takes away the rows of former queries: where they went to a directory, and else the sink of the query
@@ -346,7 +368,7 @@ impl StreamContext {
                 _ => Err(unknown(name.table())),
             };
         }
-        self.refuse_if_read(name, "drop")?;
+        self.refuse_if_its_rows_are_read(name, "drop")?;
         self.started.forget(&resolved).await;
         let mut held = hold(self.tables.get(&resolved).as_deref()).await;
         if let Some(database) = &self.database {
@@ -355,8 +377,9 @@ impl StreamContext {
         if let Some(held) = &mut held {
             held.is_ended = true;
         }
-        self.tables.remove(&resolved);
-        self.session.deregister_table(name.clone())?;
+        if let Some(table) = self.tables.remove(&resolved) {
+            self.deregister(name, &table)?;
+        }
         self.nothing()
     }
 

@@ -37,6 +37,8 @@ pub struct StreamAggregate {
     pub judges: bool,
     /// Number of this operator in its query, in the order of the plan; given by the analyzer.
     pub id: Option<usize>,
+    /// The row as it reached its clause, if rows that are not counted are kept.
+    pub row: Option<Expr>,
     schema: DFSchemaRef,
 }
 
@@ -60,6 +62,7 @@ impl StreamAggregate {
             mode,
             judges,
             id: None,
+            row: None,
             schema,
         }
     }
@@ -129,6 +132,7 @@ impl UserDefinedLogicalNodeCore for StreamAggregate {
         let time = self.time.iter().flat_map(GroupTime::exprs);
         time.chain(&self.keys)
             .chain(&self.aggregates)
+            .chain(&self.row)
             .cloned()
             .collect()
     }
@@ -164,11 +168,13 @@ impl UserDefinedLogicalNodeCore for StreamAggregate {
             .iter()
             .map(|_| next())
             .collect::<Result<_>>()?;
+        let row = self.row.as_ref().map(|_| next()).transpose()?;
         Ok(Self {
             input: one_input(inputs)?,
             time,
             keys,
             aggregates,
+            row,
             ..self.clone()
         })
     }

@@ -253,6 +253,7 @@ fn stream_deduplicate(on: DistinctOn) -> Result<LogicalPlan> {
         keys,
         judges: !input_marks.emitted,
         id: None,
+        keeps_rows: false,
         schema: on.schema,
     };
     Ok(extension(node))

@@ -12,7 +12,8 @@ use crate::time::Span;
 
 /// Lets the first row of each key through, and forgets the key when the watermark has passed.
 ///
-/// Its input has the columns `outputs …, keys …, event time`; its schema is the outputs.
+/// Its input has the columns `outputs …, keys …, event time`, and behind them the row as it reached its clause
+/// if rows that are not counted are kept; its schema is the outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamDeduplicate {
     /// Where the rows come from.
@@ -27,6 +28,8 @@ pub struct StreamDeduplicate {
     pub judges: bool,
     /// Number of this operator in its query; given by the analyzer.
     pub id: Option<usize>,
+    /// Whether the input's last column is the row as it reached its clause.
+    pub keeps_rows: bool,
     /// The outputs.
     pub schema: DFSchemaRef,
 }

@@ -8,11 +8,13 @@
 //! 3. [`analyze()`]: turns aggregates over streams into [`StreamAggregate`], expands windows that no
 //!    aggregate takes, removes clauses over finite tables, refuses what a stream cannot do, and
 //!    puts the streaming part under one [`StreamQuery`].
-//! 4. [`KeepStreams`]: keeps DataFusion's optimizer from moving filters below a watermark.
+//! 4. [`carry_rows`]: where rows that are not counted are kept, carries each to the operator that drops it.
+//! 5. [`KeepStreams`]: keeps DataFusion's optimizer from moving filters below a watermark.
 
 mod aggregate;
 mod analyze;
 mod bins;
+mod carry;
 mod check;
 mod deduplicate;
 mod group_columns;
@@ -28,6 +30,7 @@ mod windows;
 
 pub use aggregate::StreamAggregate;
 pub use analyze::{StreamAnalyzer, analyze, without_places};
+pub use carry::{ASIDE, Carrying, EVENT_TIME, carry_rows};
 pub use deduplicate::StreamDeduplicate;
 pub use group_columns::group_columns;
 pub use group_time::{Bin, GroupTime, TimeValue};

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::{Array, BooleanArray, Int64Array, RecordBatch};
-use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::array::{Array, AsArray, BooleanArray, Int64Array, RecordBatch};
+use datafusion::arrow::compute::{filter, filter_record_batch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
@@ -17,11 +17,12 @@ use datafusion::physical_plan::{
 };
 use futures::{Stream, StreamExt};
 
-use super::closing::ticks;
+use super::aside::{Aside, Left};
+use super::closing::{Closing, tick_unit, ticks};
 use super::gate::GateInfo;
 use super::{epoch, one_child, with_bounds};
-use crate::state::{Accepted, Assignment, Epoch, Fates, GateState, Slices};
-use crate::time::Closed;
+use crate::state::{Accepted, Assigned, Assignment, Epoch, Fates, GateState, Reason, Slices};
+use crate::time::{Closed, Unit};
 
 /// Name of the column that is added: the row's slice, an `Int64`.
 pub(super) const SLICE: &str = "__slice";
@@ -46,6 +47,8 @@ pub(super) struct AssignInfo {
     pub assignment: Assignment,
     /// Whether rows are judged late here.
     pub judges: bool,
+    /// The row as it reached its clause, if rows that are not counted are kept.
+    pub row: Option<Arc<dyn PhysicalExpr>>,
     /// The gate above, which keeps the counts.
     pub gate: Arc<GateInfo>,
 }
@@ -136,13 +139,14 @@ pub(super) struct Assigner {
     state: Arc<GateState>,
     turn: u64,
     closed: Closed,
+    aside: Option<Aside>,
     fates: Fates,
     accepted: Accepted,
     done: bool,
 }
 
 impl Assigner {
-    pub(super) fn new(info: AssignInfo, epoch: &Epoch) -> Self {
+    pub(super) fn new(info: AssignInfo, epoch: &Arc<Epoch>) -> Self {
         let closed = if info.judges {
             info.gate.late_in(epoch)
         } else {
@@ -151,6 +155,7 @@ impl Assigner {
         Self {
             state: info.gate.state(epoch),
             turn: epoch.turn(),
+            aside: Aside::new(info.row.as_ref(), &info.gate.name(), epoch),
             info,
             closed,
             fates: Fates::default(),
@@ -177,11 +182,13 @@ impl Assigner {
             return Ok((needed(batch)?, Slices::Any(slices)));
         };
         let time = Arc::clone(time);
-        let (batch, nulls) = self.computable(batch)?;
+        let (batch, timed) = self.computable(batch)?;
         let values = time.evaluate(&batch)?.into_array(batch.num_rows())?;
-        let mut assigned = self.info.assignment.assign(&ticks(&values)?, self.closed);
-        if let Some(nulls) = nulls {
+        let times = ticks(&values)?;
+        let mut assigned = self.info.assignment.assign(&times, self.closed);
+        if let Some(timed) = &timed {
             // An event time that the function has no value for is not a missing one.
+            let nulls = timed.null_count() as u64;
             assigned.fates.rejected += assigned.fates.null.saturating_sub(nulls);
             assigned.fates.null = nulls.min(assigned.fates.null);
         }
@@ -189,6 +196,10 @@ impl Assigner {
             assigned.keep_late();
         }
         self.fates.add(assigned.fates);
+        if let Some(aside) = &self.aside {
+            let left = self.left(&assigned, &times, timed.as_ref().unwrap_or(&times));
+            aside.put(&batch, &left, tick_unit(values.data_type()))?;
+        }
         let batch = needed(batch)?;
         let few = assigned.fates.late < assigned.fates.accepted;
         let late_stay = matches!(assigned.slices, Slices::Near(_)) && late && few;
@@ -207,26 +218,67 @@ impl Assigner {
         Ok((batch, slices))
     }
 
-    /// The rows whose event time the computation can take, and how many of them have none. Others are
-    /// rejected before it could overflow on them.
-    fn computable(&mut self, batch: RecordBatch) -> Result<(RecordBatch, Option<u64>)> {
+    /// The rows that do not stay, and why: `times` are what their windows are found by, `timed` the event times.
+    fn left(&self, assigned: &Assigned, times: &Int64Array, timed: &Int64Array) -> Vec<Left> {
+        let Some(stays) = &assigned.stays else {
+            return Vec::new();
+        };
+        let left = (0..stays.len()).filter(|row| !stays.value(*row));
+        let left = left.map(|row| {
+            let tick = times.is_valid(row).then(|| times.value(row));
+            match (tick, tick.and_then(|tick| self.window(tick))) {
+                _ if timed.is_null(row) => Left::windowless(row, Reason::Null),
+                (Some(_), Some(window)) if !self.info.gate.counts_late => Left {
+                    row,
+                    reason: Reason::Late,
+                    window,
+                },
+                _ => Left::windowless(row, Reason::Rejected),
+            }
+        });
+        left.collect()
+    }
+
+    /// The newest window of a time, as far as its bounds are known; none if it can have none.
+    fn window(&self, tick: i64) -> Option<(Option<i64>, Option<i64>)> {
+        let begin = match self.info.assignment {
+            Assignment::Windows(shape) => shape.slice(tick).and_then(|_| shape.newest(tick))?,
+            Assignment::Values => tick,
+        };
+        Some(match &self.info.gate.closing {
+            Closing::Windows(shape) => (Some(begin), begin.checked_add(shape.size())),
+            Closing::Bin(_) => (Some(begin), None),
+            Closing::Never | Closing::Sessions(_) | Closing::Instant(_) => (None, None),
+        })
+    }
+
+    /// The rows whose event time the computation can take, and their event times where it is one that may have no
+    /// result. Others are rejected before it could overflow on them.
+    fn computable(&mut self, batch: RecordBatch) -> Result<(RecordBatch, Option<Int64Array>)> {
         let Some(event) = &self.info.event else {
             return Ok((batch, None));
         };
         let (least, greatest) = event.safe;
         let times = event.expr.evaluate(&batch)?.into_array(batch.num_rows())?;
         let times = ticks(&times)?;
-        let nulls = times.null_count() as u64;
         let safe = |tick: i64| (least..=greatest).contains(&tick);
         if times.iter().flatten().all(safe) {
-            return Ok((batch, Some(nulls)));
+            return Ok((batch, Some(times)));
         }
         let stays: BooleanArray = times
             .iter()
             .map(|tick| Some(tick.is_none_or(safe)))
             .collect();
         self.fates.rejected += (times.len() - stays.true_count()) as u64;
-        Ok((filter_record_batch(&batch, &stays)?, Some(nulls)))
+        if let Some(aside) = &self.aside {
+            let left = (0..stays.len()).filter(|row| !stays.value(*row));
+            let left: Vec<Left> = left
+                .map(|row| Left::windowless(row, Reason::Rejected))
+                .collect();
+            aside.put(&batch, &left, Unit::Second)?;
+        }
+        let times = filter(&times, &stays)?.as_primitive().clone();
+        Ok((filter_record_batch(&batch, &stays)?, Some(times)))
     }
 
     /// Tells the gate what became of the rows.

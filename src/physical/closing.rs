@@ -139,6 +139,14 @@ impl Closing {
     }
 }
 
+/// Unit of the ticks that [`ticks`] makes of times of a type.
+pub(super) fn tick_unit(of: &DataType) -> Unit {
+    match of {
+        DataType::Timestamp(unit, _) => unit_of(unit),
+        _ => Unit::Millisecond,
+    }
+}
+
 /// Timestamps as ticks.
 pub(super) fn ticks(times: &ArrayRef) -> Result<Int64Array> {
     Ok(match times.data_type() {

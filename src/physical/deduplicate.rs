@@ -23,12 +23,13 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 
+use super::aside::{Aside, Left};
 use super::closing::ticks;
 use super::stateful::{Added, Stateful};
 use super::{epoch, one_child};
 use crate::checkpoint::Piece;
 use crate::config::shown_columns;
-use crate::state::{Candidates, DedupState, Epoch, Fates, OperatorCounts};
+use crate::state::{Candidates, DedupState, Epoch, Fates, OperatorCounts, Reason};
 use crate::time::{Closed, Instant, Span, Unit};
 
 /// Which rows are alike, and how long a key is held.
@@ -40,12 +41,14 @@ pub(super) struct DeduplicateInfo {
     pub outputs: usize,
     /// Key columns behind them.
     pub keys: usize,
-    /// Unit of the event time, the input's last column.
+    /// Unit of the event time, the column behind the keys.
     pub unit: Unit,
     /// Ticks after the event time of its row for which a key is held.
     pub hold: i64,
     /// Whether rows are judged late here.
     pub judges: bool,
+    /// Whether the row as it reached its clause is behind the event time: rows that are not counted are kept.
+    pub keeps_rows: bool,
 }
 
 impl DeduplicateInfo {
@@ -55,7 +58,7 @@ impl DeduplicateInfo {
     }
 }
 
-/// Input columns `outputs …, keys …, event time`; output columns `outputs …`.
+/// Input columns `outputs …, keys …, event time`, and the row as it reached its clause if it is kept; output columns `outputs …`.
 #[derive(Debug)]
 pub struct DeduplicateExec {
     input: Arc<dyn ExecutionPlan>,
@@ -87,6 +90,15 @@ impl DeduplicateExec {
             .collect()
     }
 
+    /// The row as it reached its clause, if rows that are not counted are kept.
+    fn row(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        let at = self.info.key_range().end + 1;
+        let schema = self.input.schema();
+        let field = schema.fields().get(at)?;
+        let row = || Arc::new(Column::new(field.name(), at)) as _;
+        self.info.keeps_rows.then(row)
+    }
+
     fn key_types(&self) -> Vec<DataType> {
         let schema = self.input.schema();
         let keys = self.info.key_range();
@@ -114,6 +126,7 @@ impl DeduplicateExec {
         batch: &RecordBatch,
         closed: Closed,
         fates: &mut Fates,
+        aside: Option<&Aside>,
     ) -> Result<Candidates> {
         let times = ticks(batch.column(self.info.key_range().end))?;
         let fits = |tick: i64| !closed.contains(tick);
@@ -129,6 +142,17 @@ impl DeduplicateExec {
             late: (times.len() as u64).saturating_sub(accepted + null),
             rejected: 0,
         });
+        if let Some(aside) = aside {
+            let left = (0..stays.len()).filter(|row| !stays.value(*row));
+            let left = left.map(|row| {
+                let reason = match times.is_null(row) {
+                    true => Reason::Null,
+                    false => Reason::Late,
+                };
+                Left::windowless(row, reason)
+            });
+            aside.put(batch, &left.collect::<Vec<_>>(), self.info.unit)?;
+        }
         let batch = filter_record_batch(batch, &stays)?;
         let times = Int64Array::new(times.values().clone(), None);
         let outputs: Vec<usize> = (0..self.info.outputs).collect();
@@ -231,10 +255,11 @@ impl Stateful for DeduplicateExec {
         };
         let runtime = context.runtime_env();
         let mut input = self.input.execute(partition, Arc::clone(&context))?;
+        let aside = Aside::new(self.row().as_ref(), &self.label(), &epoch);
         let mut fates = Fates::default();
         let mut candidates = Vec::new();
         while let Some(batch) = input.next().await {
-            candidates.push(self.candidates(&batch?, closed, &mut fates)?);
+            candidates.push(self.candidates(&batch?, closed, &mut fates, aside.as_ref())?);
         }
         state.note(fates, epoch.turn());
         state.absorb(

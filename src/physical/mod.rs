@@ -13,6 +13,7 @@
 //! [`planner`] puts them together with DataFusion's aggregates. [`Inputs`] makes sure that every
 //! source is read to its end in every epoch, whatever the operators above do.
 
+mod aside;
 mod assign;
 mod closing;
 mod deduplicate;

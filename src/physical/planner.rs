@@ -154,6 +154,7 @@ fn deduplication(node: &StreamDeduplicate) -> Result<DeduplicateInfo> {
         unit,
         hold: i64::try_from(hold).unwrap_or(i64::MAX),
         judges: node.judges,
+        keeps_rows: node.keeps_rows,
     })
 }
 
@@ -268,10 +269,18 @@ impl Planning<'_> {
                 .map(|key| self.expr(key, schema))
                 .collect::<Result<_>>()?,
             judges: node.judges,
+            row: self.row(node)?,
             gate,
             finite: node.id.is_none(),
         };
         Ok(Arc::new(SessionAssignExec::new(input, info)))
+    }
+
+    /// The row as it reached its clause, if rows that are not counted are kept.
+    fn row(&self, node: &StreamAggregate) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let row = node.row.as_ref();
+        row.map(|row| self.expr(row, node.input.schema()))
+            .transpose()
     }
 
     fn gate_info(&self, node: &StreamAggregate) -> Result<GateInfo> {
@@ -347,6 +356,7 @@ impl Planning<'_> {
             event,
             assignment,
             judges: node.judges,
+            row: self.row(node)?,
             gate,
         })
     }

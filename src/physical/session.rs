@@ -28,10 +28,11 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
+use super::aside::{Aside, Left};
 use super::closing::ticks;
 use super::gate::GateInfo;
 use super::{one_child, with_bounds};
-use crate::state::{Epoch, Fates, merge};
+use crate::state::{Epoch, Fates, Reason, merge};
 use crate::time::{Closed, Span, Unit};
 
 /// Names of the columns that are added: the bounds of the row's session, `Int64`.
@@ -52,6 +53,8 @@ pub(super) struct SessionInfo {
     pub keys: Vec<Arc<dyn PhysicalExpr>>,
     /// Whether rows are judged late here.
     pub judges: bool,
+    /// The row as it reached its clause, if rows that are not counted are kept.
+    pub row: Option<Arc<dyn PhysicalExpr>>,
     /// The gate above, which keeps the counts.
     pub gate: Arc<GateInfo>,
     /// Whether the rows are a finite table's. A stream's gate merges what partitions find of a session; here
@@ -147,12 +150,15 @@ impl ExecutionPlan for SessionAssignExec {
             _ => Closed::None,
         };
         let (info, schema) = (self.info.clone(), self.schema());
+        let aside = epoch
+            .as_ref()
+            .and_then(|epoch| Aside::new(info.row.as_ref(), &info.gate.name(), epoch));
         let mut input = self.input.execute(partition, context)?;
         let assigned = async move {
             let mut rows = Vec::new();
             let mut fates = Fates::default();
             while let Some(batch) = input.next().await {
-                rows.extend(info.stretch(&batch?, closed, &mut fates)?);
+                rows.extend(info.stretch(&batch?, closed, &mut fates, aside.as_ref())?);
             }
             if let Some(epoch) = &epoch {
                 info.gate
@@ -230,6 +236,7 @@ impl SessionInfo {
         batch: &RecordBatch,
         closed: Closed,
         fates: &mut Fates,
+        aside: Option<&Aside>,
     ) -> Result<Option<Stretched>> {
         let rows = batch.num_rows();
         let starts = ticks(&self.time.evaluate(batch)?.into_array(rows)?)?;
@@ -241,20 +248,31 @@ impl SessionInfo {
         let mut stays = BooleanBufferBuilder::new(rows);
         let mut ends = Vec::with_capacity(rows);
         let mut stay = 0;
+        let mut left = Vec::new();
         for row in 0..rows {
             let start = starts.is_valid(row).then(|| starts.value(row));
             let end = start.and_then(|start| start.checked_add(gaps.of_row(row)?));
             let has_time = timed.as_ref().is_none_or(|timed| timed.is_valid(row));
-            let (fate, stays_here) = match end {
-                _ if !has_time => (&mut fates.null, false),
-                None => (&mut fates.rejected, false),
-                Some(end) if closed.contains(end) => (&mut fates.late, false),
-                Some(_) => (&mut fates.accepted, true),
+            let reason = match end {
+                _ if !has_time => Some(Reason::Null),
+                None => Some(Reason::Rejected),
+                Some(end) if closed.contains(end) => Some(Reason::Late),
+                Some(_) => None,
             };
-            *fate += 1;
-            stay += usize::from(stays_here);
-            stays.append(stays_here);
+            *fates.of(reason) += 1;
+            stay += usize::from(reason.is_none());
+            stays.append(reason.is_none());
+            if let (Some(reason), Some(_)) = (reason, aside) {
+                left.push(Left {
+                    row,
+                    reason,
+                    window: (start.filter(|_| end.is_some()), end),
+                });
+            }
             ends.push(end.unwrap_or_default());
+        }
+        if let Some(aside) = aside {
+            aside.put(batch, &left, self.unit)?;
         }
         let starts = Int64Array::new(starts.values().clone(), None);
         let ends = Int64Array::from(ends);

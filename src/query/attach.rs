@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -60,15 +61,24 @@ impl RunState {
     }
 }
 
+/// The rows of an epoch.
+#[derive(Debug, Clone, Default)]
+pub struct EpochRows {
+    /// Those that it emitted.
+    pub emitted: Vec<RecordBatch>,
+    /// Those that it did not count, where they are kept.
+    pub late: Vec<RecordBatch>,
+}
+
 /// Takes the rows of finished epochs.
 #[async_trait]
 pub trait EpochSink: fmt::Debug + Send + Sync {
-    /// Looks at the rows that an epoch emitted, before it commits, and gives those that will be taken: an
+    /// Looks at the rows of an epoch, before it commits, and gives those that will be taken: an
     /// error undoes the epoch.
     ///
     /// # Errors
     /// - the rows cannot be kept
-    fn prepare(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    fn prepare(&self, rows: EpochRows) -> Result<EpochRows> {
         Ok(rows)
     }
 
@@ -76,7 +86,7 @@ pub trait EpochSink: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// - none of its own
-    fn pieces(&self, _rows: &[RecordBatch], _progress: &EpochProgress) -> Result<Vec<Piece>> {
+    fn pieces(&self, _rows: &EpochRows, _progress: &EpochProgress) -> Result<Vec<Piece>> {
         Ok(Vec::new())
     }
 
@@ -106,7 +116,7 @@ pub trait EpochSink: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// - the rows cannot be kept
-    async fn commit(&self, rows: Vec<RecordBatch>, progress: EpochProgress) -> Result<()>;
+    async fn commit(&self, rows: EpochRows, progress: EpochProgress) -> Result<()>;
 }
 
 /// State and result of a streaming table, for the run of its query that an extension of the session
@@ -117,6 +127,8 @@ pub struct Attached {
     pub run: Arc<Mutex<RunState>>,
     /// Where its rows go.
     pub sink: Arc<dyn EpochSink>,
+    /// Columns of the rows that an epoch does not count, if they are kept.
+    pub late: Option<SchemaRef>,
     /// Where its epochs are written, if they are.
     pub checkpoint: Option<Arc<Checkpoint>>,
     /// Whether rows of a source that cannot give them again may be lost with a failure.

@@ -10,6 +10,7 @@
 mod attach;
 mod epoch;
 mod exec;
+mod late;
 mod metrics;
 mod outlook;
 mod progress;
@@ -20,7 +21,7 @@ mod show;
 mod sources;
 mod trigger;
 
-pub use attach::{Attached, EpochSink, RunState};
+pub use attach::{Attached, EpochRows, EpochSink, RunState};
 pub use exec::{QueryPlanner, StreamQueryExec};
 pub use outlook::{Lines, Standing, Totals};
 pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};

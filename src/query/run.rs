@@ -10,8 +10,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
-use super::attach::{Attached, RunState};
+use super::attach::{Attached, EpochRows, RunState};
 use super::epoch::{Committed, Parts, Running, made_anew};
+use super::late::late_rows;
 use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
@@ -188,10 +189,7 @@ impl Run {
         let Some((rows, output_rows)) = done else {
             return Ok(None);
         };
-        let prepared = match &self.output {
-            Output::Table(table) => table.sink.prepare(rows),
-            Output::Reader(_) => Ok(rows),
-        };
+        let prepared = self.prepare(&epoch.epoch, rows);
         // Only a checkpoint asks what the epoch has added.
         let added = match self.checkpoint() {
             Some(_) => epoch.added(&parts),
@@ -229,6 +227,18 @@ impl Run {
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))
+    }
+
+    /// An epoch's rows as they go on: those that it emitted, and those that it did not count.
+    fn prepare(&self, epoch: &Epoch, emitted: Vec<RecordBatch>) -> Result<EpochRows> {
+        let Output::Table(table) = &self.output else {
+            return Ok(EpochRows::default());
+        };
+        let late = match &table.late {
+            Some(schema) => late_rows(&epoch.take_aside(), epoch.number, epoch.started_at, schema)?,
+            None => Vec::new(),
+        };
+        table.sink.prepare(EpochRows { emitted, late })
     }
 
     /// Where the epochs are written, if they are.

@@ -9,6 +9,7 @@ use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::future::BoxFuture;
 
+use super::aside::SetAside;
 use super::dedup::DedupState;
 use super::gate::GateState;
 use super::memory::StateMemory;
@@ -185,6 +186,7 @@ pub struct Epoch {
     reached: OnceLock<Option<Instant>>,
     drained: Mutex<HashMap<(usize, usize), Vec<RecordBatch>>>,
     times: Mutex<BTreeMap<usize, EventTimes>>,
+    aside: Mutex<Vec<SetAside>>,
 }
 
 impl Epoch {
@@ -207,6 +209,7 @@ impl Epoch {
             reached: OnceLock::new(),
             drained: Mutex::default(),
             times: Mutex::default(),
+            aside: Mutex::default(),
         }
     }
 
@@ -237,6 +240,17 @@ impl Epoch {
     pub fn times(&self, clause: usize) -> EventTimes {
         let all = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&clause).copied().unwrap_or_default()
+    }
+
+    /// Keeps rows that were not counted until the epoch ends.
+    pub fn set_aside(&self, rows: SetAside) {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        aside.push(rows);
+    }
+
+    /// The rows that were not counted.
+    pub fn take_aside(&self) -> Vec<SetAside> {
+        std::mem::take(&mut *self.aside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The watermark at the epoch's end; none before every source has been drained.

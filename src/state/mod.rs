@@ -10,6 +10,7 @@
 //! State counts against the session's memory pool. When that has no room, runs go to disk and are read back one
 //! by one when they are released ([`QueryState`] says which, `spill` how). Sessions and keys stay in memory.
 
+mod aside;
 mod assign;
 mod counts;
 mod dedup;
@@ -26,6 +27,7 @@ mod spill;
 mod times;
 mod watermarks;
 
+pub use aside::{Reason, SetAside, Windows};
 pub use assign::{Assigned, Assignment, Slices};
 pub use counts::{Accepted, Fates, OperatorCounts, Turnover};
 pub use dedup::{Candidates, DedupState};

@@ -120,7 +120,7 @@ impl GateInfo {
         })
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("TimeWindowGate {}", self.id)
     }
 
