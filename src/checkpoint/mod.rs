@@ -35,11 +35,13 @@
 //! Of each earlier file that it names, the header has length and CRC-32, so that one file cannot stand in for
 //! another. Every error names the file.
 
+mod draft;
 mod file;
 mod rows;
 mod segments;
 mod store;
 
+pub use draft::Draft;
 pub use file::{Header, Segment, Sum, damaged};
 pub use segments::{Piece, Until, Whole};
 pub use store::{Checkpoint, Restored};

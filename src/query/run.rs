@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::attach::{Attached, RunState};
 use super::epoch::{Committed, Parts, Running, made_anew};
+use super::in_flight::{HandOver, InFlight};
 use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
@@ -67,6 +68,13 @@ impl Run {
     /// # Errors
     /// - those of the sources and the plan; the epoch that failed is undone
     pub(super) async fn run(&self, state: &mut RunState) -> Result<()> {
+        let ran = self.epochs(state).await;
+        // Nothing is on its way when a run returns, and the earlier error comes first.
+        state.settle().await?;
+        ran
+    }
+
+    async fn epochs(&self, state: &mut RunState) -> Result<()> {
         let live = LiveGuard(self.context.session_config().get_extension::<LiveSender>());
         let settings = options(self.session.config_options());
         if let Output::Table(table) = &self.output {
@@ -177,6 +185,12 @@ impl Run {
         {
             done = Err(error);
         }
+        let emitted = watch.lap();
+        // What this epoch commits depends on the rows of the one before, whose error is the earlier one.
+        if let Err(error) = state.settle().await {
+            done = Err(error);
+        }
+        watch.lap();
         let done = match done {
             Ok(done) => done,
             Err(error) => {
@@ -205,7 +219,7 @@ impl Run {
                 return Err(error);
             }
         };
-        watch.phases.emit = watch.lap();
+        watch.phases.emit = emitted + watch.lap();
         // Until the epoch is written and its rows are where they go, memory is ahead.
         state.is_ahead = self.checkpoint().is_some();
         let committed = epoch.commit(&parts)?;
@@ -217,15 +231,20 @@ impl Run {
                 pieces.extend(state.file_pieces()?);
                 pieces.extend(table.sink.pieces(&rows, &progress)?);
                 let standing = state.standing();
-                checkpoint.commit(state.content(&standing)?, &pieces)?;
-                state.saved = standing;
-                // The file has the record without the time that it took to write.
+                let draft = checkpoint.draft(state.content(&standing)?, pieces)?;
                 progress.phases.commit += watch.lap();
-                progress.duration = watch.began().elapsed();
+                let hand_over = HandOver {
+                    sink: Arc::clone(&table.sink),
+                    rows,
+                    progress: progress.clone(),
+                    read: state.rows_read(),
+                };
+                let in_flight = InFlight::begin(checkpoint, draft, standing, hand_over, &watch);
+                state.in_flight = Some(in_flight);
+            } else {
+                table.sink.commit(rows, progress.clone()).await?;
+                table.sink.reached(state.rows_read());
             }
-            table.sink.commit(rows, progress.clone()).await?;
-            state.is_ahead = false;
-            table.sink.reached(state.rows_read());
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))
