@@ -115,35 +115,95 @@ impl Draft {
 
 /// The bytes of sections, large ones beside each other.
 fn encoded(sections: &[Vec<RecordBatch>]) -> Result<Vec<Vec<u8>>> {
-    let mut large = sections
-        .iter()
-        .filter(|rows| count(rows) >= WORTH_A_THREAD)
-        .count();
+    let is_large = |rows: &Vec<RecordBatch>| count(rows) >= WORTH_A_THREAD;
+    let last = sections.iter().rposition(is_large);
     scope(|scope| {
-        let mut threads = Vec::with_capacity(sections.len());
-        for rows in sections {
-            // The last of the large ones is this thread's.
-            let own = count(rows) < WORTH_A_THREAD || large <= 1;
-            large -= usize::from(count(rows) >= WORTH_A_THREAD);
-            let thread = (!own)
-                .then(|| Builder::new().spawn_scoped(scope, || to_bytes(rows)))
-                .and_then(std::io::Result::ok);
-            threads.push((rows, thread));
-        }
-        // Without a thread it is done here.
-        let mine: Vec<_> = threads
-            .iter()
-            .map(|(rows, thread)| thread.is_none().then(|| to_bytes(rows)))
-            .collect();
-        let all = threads.into_iter().zip(mine);
-        all.map(|((_, thread), mine)| match (thread, mine) {
-            (Some(thread), _) => match thread.join() {
-                Ok(bytes) => bytes,
-                Err(_) => internal_err!("rows of a checkpoint could not be encoded"),
-            },
-            (None, Some(bytes)) => bytes,
-            (None, None) => internal_err!("rows of a checkpoint were not encoded"),
-        })
-        .collect()
+        let threads = sections.iter().enumerate().map(|(at, rows)| {
+            // The last of them is left to this thread, and what finds none.
+            let other = is_large(rows) && Some(at) != last;
+            let spawn = || {
+                Builder::new()
+                    .spawn_scoped(scope, move || to_bytes(rows))
+                    .ok()
+            };
+            other.then(spawn).flatten()
+        });
+        let threads: Vec<_> = threads.collect();
+        let own = sections.iter().zip(&threads);
+        let own = own.map(|(rows, thread)| thread.is_none().then(|| to_bytes(rows)));
+        let own: Vec<_> = own.collect();
+        let all = threads.into_iter().zip(own);
+        let all = all.map(|(thread, own)| {
+            let others = thread.and_then(|thread| thread.join().ok());
+            own.or(others)
+                .unwrap_or_else(|| internal_err!("rows of a checkpoint could not be encoded"))
+        });
+        all.collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use datafusion::arrow::array::Int64Array;
+
+    use super::*;
+    use crate::checkpoint::Whole;
+
+    fn rows(from: i64, to: i64) -> Vec<RecordBatch> {
+        let values = Arc::new(Int64Array::from_iter_values(from..to));
+        vec![RecordBatch::try_from_iter([("v", values as _)]).unwrap()]
+    }
+
+    #[test]
+    fn sections_are_in_their_order_whoever_encodes_them() {
+        let large = i64::try_from(WORTH_A_THREAD).unwrap();
+        for sizes in [
+            vec![1, large, 3, 2 * large, large + 5, 2],
+            vec![large],
+            vec![large, 1],
+            vec![],
+        ] {
+            let sections: Vec<_> = sizes.iter().map(|size| rows(*size, 2 * size)).collect();
+            let alone: Vec<_> = sections
+                .iter()
+                .map(|rows| to_bytes(rows).unwrap())
+                .collect();
+            assert!(encoded(&sections).unwrap() == alone, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn a_draft_is_of_the_state_that_there_was() {
+        let state = Arc::new(AtomicI64::new(5));
+        let mut piece = Piece::new("p", rows(0, 1));
+        let now = Arc::clone(&state);
+        piece.whole = Some(Whole {
+            rows: 5,
+            all: Box::new(move || Ok(rows(0, now.load(Ordering::SeqCst)))),
+        });
+        // So many rows of which few still count are written together anew.
+        let many = Segment {
+            file: 1,
+            section: 0,
+            rows: 1_000_000,
+            until: None,
+        };
+        let mut draft = Draft {
+            number: 2,
+            content: Value::Null,
+            parts: vec![PieceDraft::of(piece, vec![many]).unwrap()],
+        };
+        state.store(6, Ordering::SeqCst);
+        let made = draft.sections(|_| internal_err!("nothing is read again"));
+        let made = made.unwrap();
+        let segments = &made.pieces["p"];
+        assert_eq!(
+            (segments.len(), segments[0].file, segments[0].rows),
+            (1, 2, 5)
+        );
+        assert_eq!(made.bytes.len(), 1);
+    }
 }

@@ -22,11 +22,11 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 
-use super::attach::{EpochSink, RunState};
+use super::attach::{Attached, EpochSink, RunState};
 use super::progress::EpochProgress;
 use super::record::Stopwatch;
 use super::saved::SourceAt;
-use crate::checkpoint::{Checkpoint, Draft};
+use crate::checkpoint::{Checkpoint, Draft, Piece};
 
 /// An epoch on its way.
 #[derive(Debug)]
@@ -38,46 +38,74 @@ pub(super) struct InFlight {
 }
 
 /// What is handed on when an epoch is on disk.
-pub(super) struct HandOver {
-    pub sink: Arc<dyn EpochSink>,
-    /// Its rows.
-    pub rows: Vec<RecordBatch>,
+struct HandOver {
+    sink: Arc<dyn EpochSink>,
+    rows: Vec<RecordBatch>,
     /// Its record, without the time that it takes to write.
-    pub progress: EpochProgress,
+    progress: EpochProgress,
     /// How many rows of each source have been read with it, where they are numbered.
-    pub read: Vec<(String, u64)>,
+    read: Vec<(String, u64)>,
 }
 
 impl HandOver {
-    async fn run(mut self, began: Clock, written: Clock, ended: Clock) -> Result<()> {
-        self.progress.phases.commit += ended.duration_since(written);
-        self.progress.duration = ended.duration_since(began);
+    async fn run(self) -> Result<()> {
         self.sink.commit(self.rows, self.progress).await?;
         self.sink.reached(self.read);
         Ok(())
     }
-}
 
-impl InFlight {
-    /// Begins to write an epoch.
-    pub(super) fn begin(
-        checkpoint: &Arc<Checkpoint>,
+    /// Writes an epoch, and hands it on when it is on disk.
+    fn behind(
+        mut self,
+        checkpoint: Arc<Checkpoint>,
         draft: Draft,
-        standing: HashMap<String, SourceAt>,
-        hand_over: HandOver,
-        watch: &Stopwatch,
-    ) -> Self {
-        let checkpoint = Arc::clone(checkpoint);
-        let (began, handed) = (watch.began(), Clock::now());
+        watch: Stopwatch,
+    ) -> SpawnedTask<Result<()>> {
+        let began = Clock::now();
         let writing = SpawnedTask::spawn_blocking(move || {
             checkpoint.publish(draft)?;
             Ok(Clock::now())
         });
-        let task = SpawnedTask::spawn(async move {
-            let ended = joined(writing.await)?;
-            hand_over.run(began, handed, ended).await
-        });
-        Self { task, standing }
+        SpawnedTask::spawn(async move {
+            let ended: Clock = joined(writing.await)?;
+            self.progress.phases.commit += ended.duration_since(began);
+            self.progress.duration = ended.duration_since(watch.began());
+            self.run().await
+        })
+    }
+}
+
+impl Attached {
+    /// Takes an epoch that has committed in memory. Without a checkpoint its rows are handed on at once; with one
+    /// it is on its way when this returns.
+    ///
+    /// # Errors
+    /// - a part of its state cannot be had; without a checkpoint those of the sink
+    pub(super) async fn take(
+        &self,
+        state: &mut RunState,
+        mut pieces: Vec<Piece>,
+        rows: Vec<RecordBatch>,
+        progress: EpochProgress,
+        mut watch: Stopwatch,
+    ) -> Result<()> {
+        let mut hand_over = HandOver {
+            sink: Arc::clone(&self.sink),
+            rows,
+            progress,
+            read: state.rows_read(),
+        };
+        let Some(checkpoint) = &self.checkpoint else {
+            return hand_over.run().await;
+        };
+        pieces.extend(state.file_pieces()?);
+        pieces.extend(self.sink.pieces(&hand_over.rows, &hand_over.progress)?);
+        let standing = state.standing();
+        let draft = checkpoint.draft(state.content(&standing)?, pieces)?;
+        hand_over.progress.phases.commit += watch.lap();
+        let task = hand_over.behind(Arc::clone(checkpoint), draft, watch);
+        state.in_flight = Some(InFlight { task, standing });
+        Ok(())
     }
 }
 

@@ -12,7 +12,6 @@ use tokio::sync::{mpsc, watch};
 
 use super::attach::{Attached, RunState};
 use super::epoch::{Committed, Parts, Running, made_anew};
-use super::in_flight::{HandOver, InFlight};
 use super::metrics::RunMetrics;
 use super::progress::{EpochProgress, Live};
 use super::record::{Stopwatch, record};
@@ -224,27 +223,11 @@ impl Run {
         state.is_ahead = self.checkpoint().is_some();
         let committed = epoch.commit(&parts)?;
         watch.phases.commit = watch.lap();
-        let mut progress = self.advance(state, uses, taken, committed, output_rows, &watch);
+        let progress = self.advance(state, uses, taken, committed, output_rows, &watch);
         if let Output::Table(table) = &self.output {
-            if let Some(checkpoint) = &table.checkpoint {
-                let mut pieces = epoch.pieces(&parts, added)?;
-                pieces.extend(state.file_pieces()?);
-                pieces.extend(table.sink.pieces(&rows, &progress)?);
-                let standing = state.standing();
-                let draft = checkpoint.draft(state.content(&standing)?, pieces)?;
-                progress.phases.commit += watch.lap();
-                let hand_over = HandOver {
-                    sink: Arc::clone(&table.sink),
-                    rows,
-                    progress: progress.clone(),
-                    read: state.rows_read(),
-                };
-                let in_flight = InFlight::begin(checkpoint, draft, standing, hand_over, &watch);
-                state.in_flight = Some(in_flight);
-            } else {
-                table.sink.commit(rows, progress.clone()).await?;
-                table.sink.reached(state.rows_read());
-            }
+            let pieces = epoch.pieces(&parts, added)?;
+            let record = progress.clone();
+            table.take(state, pieces, rows, record, watch).await?;
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))
