@@ -32,7 +32,8 @@
 //!    aggregated by slice and keys, with DataFusion's accumulators ([`state::PartialAggregate`]).
 //! 9. The gate keeps partial states of open windows ([`state::GateState`]). At the epoch's end the
 //!    watermark is known, and the states of the windows it has closed go on to the final aggregate.
-//! 10. The epoch commits: in a database as one file ([`checkpoint::Checkpoint`]); then its rows go to the
+//! 10. The epoch commits: in a database as one file ([`checkpoint::Checkpoint`]), which is written while the
+//!     next epoch reads; then its rows go to the
 //!     reader, the streaming table ([`catalog::StreamingTable`]) or a [`sink::Sink`], its figures to the
 //!     [`query::EpochProgress`], and the cursors move. If anything failed before that, nothing of the epoch
 //!     stays.

@@ -163,9 +163,11 @@ impl StreamingTable {
         Ok(())
     }
 
-    /// Keeps the query from running while the guard is held.
+    /// Keeps the query from running while the guard is held; nothing of it is on its way to the disk then.
     pub async fn hold(&self) -> OwnedMutexGuard<RunState> {
-        Arc::clone(&self.run).lock_owned().await
+        let mut run = Arc::clone(&self.run).lock_owned().await;
+        run.settle().await.ok();
+        run
     }
 
     /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart. Of a table
@@ -177,7 +179,7 @@ impl StreamingTable {
         if self.damage.is_some() {
             return Ok(());
         }
-        let next = self.run.lock().await.next_epoch;
+        let next = self.hold().await.next_epoch;
         self.result.deliver(next).await
     }
 
@@ -451,9 +453,9 @@ impl StreamingTable {
         })
     }
 
-    /// Waits until no run is under way.
+    /// Waits until no run is under way, nor an epoch that one has left on its way to the disk.
     pub async fn settled(&self) {
-        drop(self.run.lock().await);
+        drop(self.hold().await);
     }
 
     /// The plan of its query as the session is now, and the session's state with the table's options.

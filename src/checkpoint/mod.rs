@@ -14,6 +14,9 @@
 //! for good, parts of a million rows stay as they are. A file that no kept
 //! checkpoint names is removed after the commit that no longer needs it.
 //!
+//! What is in a file is settled when its epoch has committed in memory ([`Draft`]); the rows are encoded and written
+//! while the next epoch reads, one file at a time.
+//!
 //! Offsets are not written ahead of an epoch: an epoch's rows leave for a sink only after its commit, and they
 //! are in its file. An epoch that did not commit has left nothing, so it need not be repeated with the same
 //! rows; one that did is delivered again from its file until its successor commits.
@@ -35,11 +38,13 @@
 //! Of each earlier file that it names, the header has length and CRC-32, so that one file cannot stand in for
 //! another. Every error names the file.
 
+mod draft;
 mod file;
 mod rows;
 mod segments;
 mod store;
 
+pub use draft::Draft;
 pub use file::{Header, Segment, Sum, damaged};
 pub use segments::{Piece, Until, Whole};
 pub use store::{Checkpoint, Restored};

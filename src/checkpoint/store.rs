@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use serde_json::Value;
 
+use super::draft::{Draft, PieceDraft};
 use super::file::{Header, Segment, Sum, damaged, decode, encode};
-use super::rows::{count, from_bytes, to_bytes};
+use super::rows::{count, from_bytes};
 use super::segments::Piece;
 use crate::disk::{Disk, TEMP_PREFIX, publish};
 
@@ -26,6 +27,8 @@ pub struct Checkpoint {
     /// How many checkpoints are kept, the newest included.
     kept: NonZeroUsize,
     newest: Mutex<Newest>,
+    /// Held by who writes the folder, or reads it from the disk: one that was abandoned may be at it yet.
+    writing: Mutex<()>,
 }
 
 /// The newest checkpoint, and which files there are.
@@ -78,6 +81,7 @@ impl Checkpoint {
             owner: owner.to_owned(),
             kept,
             newest: Mutex::default(),
+            writing: Mutex::default(),
         };
         let created = made.disk.create_dir(&made.folder);
         created
@@ -116,6 +120,7 @@ impl Checkpoint {
             owner: owner.to_owned(),
             kept,
             newest: Mutex::default(),
+            writing: Mutex::default(),
         };
         let restored = opened.reload()?;
         Ok((opened, restored))
@@ -126,6 +131,7 @@ impl Checkpoint {
     /// # Errors
     /// - those of [`open`](Self::open)
     pub fn reload(&self) -> Result<Restored> {
+        let _alone = self.alone();
         let mut there = self.numbers()?;
         let mut number = there.last().copied();
         // A listing may be older than the folder.
@@ -166,84 +172,62 @@ impl Checkpoint {
         })
     }
 
-    /// Commits an epoch: what it added to each piece, and what else there is to know. Pieces that are not
-    /// named are let go.
+    /// What an epoch commits: what it added to each piece, and what else there is to know. Pieces that are not
+    /// named are let go. Nothing is written yet, and what the epoch's state is from now on makes no difference to it.
     ///
     /// # Errors
-    /// - those of the disk. Whether the epoch is committed is not known then: [`reload`](Self::reload) tells.
-    pub fn commit(&self, content: Value, pieces: &[Piece]) -> Result<()> {
+    /// - a piece that is written whole cannot be had
+    pub fn draft(&self, content: Value, pieces: Vec<Piece>) -> Result<Draft> {
         let (number, before) = {
             let newest = self.newest();
             (newest.number.saturating_add(1), newest.pieces.clone())
         };
-        let mut sections = Vec::new();
-        let mut after = BTreeMap::new();
-        for piece in pieces {
+        let parts = pieces.into_iter().map(|piece| {
             let segments = before.get(&piece.name).cloned().unwrap_or_default();
-            let segments = self.written(piece, segments, number, &mut sections)?;
-            if !segments.is_empty() {
-                after.insert(piece.name.clone(), segments);
-            }
+            PieceDraft::of(piece, segments)
+        });
+        Ok(Draft {
+            number,
+            content,
+            parts: parts.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Commits an epoch. It encodes the rows and waits for the disk, which a thread that polls must not.
+    ///
+    /// # Errors
+    /// - another epoch has committed since the draft was made
+    /// - those of the disk. Whether the epoch is committed is not known then: [`reload`](Self::reload) tells.
+    pub fn publish(&self, mut draft: Draft) -> Result<()> {
+        let _alone = self.alone();
+        let number = draft.number;
+        let last = self.newest().number;
+        if number != last.saturating_add(1) {
+            return internal_err!("epoch {number} was to be written after epoch {last}");
         }
-        let needs = needed(number, &after);
+        let made = draft.sections(|segment| self.section(segment))?;
+        let needs = needed(number, &made.pieces);
         let mut files = self.newest().files.clone();
         files.retain(|file, _| needs.contains(file));
         let header = Header {
             owner: self.owner.clone(),
             number,
-            content,
-            pieces: after.clone(),
+            content: draft.content,
+            pieces: made.pieces.clone(),
             files: files.clone(),
             ..Header::default()
         };
-        let sum = self.put(number, header, &sections)?;
+        let sum = self.put(number, header, &made.bytes)?;
         files.insert(number, sum);
         let mut newest = self.newest();
         newest.number = number;
-        newest.pieces = after;
+        newest.pieces = made.pieces;
         newest.files = files;
         newest.kept.push_back(needs);
         newest.there.insert(number);
         drop(newest);
         self.remove_others();
         Ok(())
-    }
-
-    /// Writes what an epoch adds to a piece as a section; returns where the piece's rows are then.
-    fn written(
-        &self,
-        piece: &Piece,
-        segments: Vec<Segment>,
-        number: u64,
-        sections: &mut Vec<Vec<u8>>,
-    ) -> Result<Vec<Segment>> {
-        let planned = piece.planned(segments);
-        let mut stay = planned.stay;
-        let rows = match (&piece.whole, planned.whole) {
-            (Some(whole), true) => (whole.all)()?,
-            _ => {
-                let mut rows = Vec::new();
-                for segment in &planned.again {
-                    rows.extend(piece.living(self.section(segment)?)?);
-                }
-                rows.extend(piece.added.iter().cloned());
-                rows
-            }
-        };
-        let rows: Vec<RecordBatch> = rows
-            .into_iter()
-            .filter(|batch| batch.num_rows() > 0)
-            .collect();
-        if !rows.is_empty() {
-            stay.push(Segment {
-                file: number,
-                section: sections.len(),
-                rows: count(&rows),
-                until: piece.last(&rows),
-            });
-            sections.push(to_bytes(&rows)?);
-        }
-        Ok(stay)
     }
 
     /// The rows of a section of an earlier file.
@@ -399,7 +383,11 @@ impl Checkpoint {
         disk_failed(path, error)
     }
 
-    fn newest(&self) -> std::sync::MutexGuard<'_, Newest> {
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Newest> {
         // It is changed only when all that can fail is done.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }

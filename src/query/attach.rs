@@ -10,6 +10,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::in_flight::InFlight;
 use super::progress::EpochProgress;
 use super::saved::{MadeOf, SourceAt};
 use super::trigger::Orders;
@@ -41,6 +42,8 @@ pub struct RunState {
     /// Whether memory is ahead of the checkpoint, because it could not be written: the state must be read
     /// again before it is used.
     pub is_ahead: bool,
+    /// The last epoch, as long as it is on its way to the disk and to the result.
+    pub(super) in_flight: Option<InFlight>,
     /// Whether another query has taken its place: it never runs again.
     pub is_ended: bool,
 }
@@ -164,6 +167,8 @@ impl Attached {
             )
             .into());
         }
+        // Of a run that was dropped. If it failed memory is ahead, and the checkpoint tells what became of it.
+        state.settle().await.ok();
         if let Some(checkpoint) = &self.checkpoint
             && state.is_ahead
         {

@@ -4,6 +4,7 @@
 //!    loop (`run`).
 //! 2. Each turn takes a slice of every source (`sources`), runs the plan over it in two passes (`epoch`) and
 //!    commits, or undoes everything the turn did.
+//!    An epoch of a database is written and handed on while the next one reads (`in_flight`).
 //! 3. A streaming table attaches its own state and result through [`Attached`]; a query without one
 //!    starts from nothing and ends with its input.
 
@@ -11,6 +12,7 @@ mod attach;
 mod epoch;
 mod exec;
 mod late;
+mod in_flight;
 mod metrics;
 mod outlook;
 mod progress;

@@ -94,7 +94,7 @@ pub struct Phases {
     pub absorb: Duration,
     /// Releasing what the watermark has closed, to the query's result.
     pub emit: Duration,
-    /// Making the changes of the state permanent.
+    /// Making the changes of the state permanent; in a database, on disk too, while the next epoch reads.
     pub commit: Duration,
 }
 

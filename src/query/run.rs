@@ -68,6 +68,13 @@ impl Run {
     /// # Errors
     /// - those of the sources and the plan; the epoch that failed is undone
     pub(super) async fn run(&self, state: &mut RunState) -> Result<()> {
+        let ran = self.epochs(state).await;
+        // Nothing is on its way when a run returns, and the earlier error comes first.
+        state.settle().await?;
+        ran
+    }
+
+    async fn epochs(&self, state: &mut RunState) -> Result<()> {
         let live = LiveGuard(self.context.session_config().get_extension::<LiveSender>());
         let settings = options(self.session.config_options());
         if let Output::Table(table) = &self.output {
@@ -178,6 +185,12 @@ impl Run {
         {
             done = Err(error);
         }
+        let emitted = watch.lap();
+        // What this epoch commits depends on the rows of the one before, whose error is the earlier one.
+        if let Err(error) = state.settle().await {
+            done = Err(error);
+        }
+        watch.lap();
         let done = match done {
             Ok(done) => done,
             Err(error) => {
@@ -203,27 +216,16 @@ impl Run {
                 return Err(error);
             }
         };
-        watch.phases.emit = watch.lap();
+        watch.phases.emit = emitted + watch.lap();
         // Until the epoch is written and its rows are where they go, memory is ahead.
         state.is_ahead = self.checkpoint().is_some();
         let committed = epoch.commit(&parts)?;
         watch.phases.commit = watch.lap();
-        let mut progress = self.advance(state, uses, taken, committed, output_rows, &watch);
+        let progress = self.advance(state, uses, taken, committed, output_rows, &watch);
         if let Output::Table(table) = &self.output {
-            if let Some(checkpoint) = &table.checkpoint {
-                let mut pieces = epoch.pieces(&parts, added)?;
-                pieces.extend(state.file_pieces()?);
-                pieces.extend(table.sink.pieces(&rows, &progress)?);
-                let standing = state.standing();
-                checkpoint.commit(state.content(&standing)?, &pieces)?;
-                state.saved = standing;
-                // The file has the record without the time that it took to write.
-                progress.phases.commit += watch.lap();
-                progress.duration = watch.began().elapsed();
-            }
-            table.sink.commit(rows, progress.clone()).await?;
-            state.is_ahead = false;
-            table.sink.reached(state.rows_read());
+            let pieces = epoch.pieces(&parts, added)?;
+            let record = progress.clone();
+            table.take(state, pieces, rows, record, watch).await?;
         }
         epoch.compact(&parts).await?;
         Ok(Some(progress))
