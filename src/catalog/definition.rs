@@ -17,8 +17,8 @@ use crate::config::OutputMode;
 use crate::config::{TidegateOptions, rebuilt, shown_columns};
 use crate::error::Refusal;
 use crate::logical::{
-    StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, stream_scan,
-    stream_scans,
+    StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, null_or_left_out,
+    stream_scan, stream_scans,
 };
 use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 
@@ -155,6 +155,9 @@ pub struct Definition {
     pub sources: Vec<String>,
     /// Columns of the result by which update mode replaces rows; none where rows accumulate.
     pub key: Option<Vec<usize>>,
+    /// A key of update mode by which a group may look like another one: it may be null, and a grouping set leaves it
+    /// out.
+    pub doubtful_key: Option<String>,
     /// Greatest number of rows of the result.
     pub limit: Option<u64>,
     /// How long rows of the result are kept, if not for good.
@@ -211,6 +214,10 @@ impl Definition {
             mode,
             schema: result_schema(&plan)?,
             sources,
+            doubtful_key: match mode {
+                OutputMode::Update => null_or_left_out(&plan)?,
+                OutputMode::Append | OutputMode::Complete => None,
+            },
             key,
             limit,
             retain,

@@ -9,7 +9,7 @@ use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableType};
@@ -25,6 +25,8 @@ pub struct ReplaceTable {
     schema: SchemaRef,
     /// Columns by which rows are replaced; none means all rows are.
     key: Option<Vec<usize>>,
+    /// A key by which a group may look like another one.
+    doubtful: Option<String>,
     rows: RwLock<Vec<RecordBatch>>,
 }
 
@@ -35,6 +37,7 @@ impl ReplaceTable {
             name: name.into(),
             schema,
             key,
+            doubtful: None,
             rows: RwLock::default(),
         }
     }
@@ -53,6 +56,33 @@ impl ReplaceTable {
             Some(key) => upsert(&kept, rows, key)?,
             None => rows,
         };
+        Ok(())
+    }
+
+    /// The table with a key by which a group may look like another one, if there is one.
+    #[must_use]
+    pub fn with_doubtful(mut self, key: Option<String>) -> Self {
+        self.doubtful = key;
+        self
+    }
+
+    /// Refuses rows of an epoch of which two have one key: an epoch emits a group once.
+    ///
+    /// # Errors
+    /// - a group where the doubtful key is null was emitted beside one that leaves it out
+    pub fn check(&self, rows: &[RecordBatch]) -> Result<()> {
+        let (Some(doubtful), Some(key), Some(first)) = (&self.doubtful, &self.key, rows.first())
+        else {
+            return Ok(());
+        };
+        let (columns, converter) = (key_columns(key), key_converter(first, key)?);
+        let mut keys: HashSet<OwnedRow> = HashSet::new();
+        for batch in rows {
+            let found = converter.convert_columns(&columns(batch))?;
+            if !found.iter().all(|row| keys.insert(row.owned())) {
+                return Err(ambiguous(doubtful));
+            }
+        }
         Ok(())
     }
 
@@ -93,6 +123,17 @@ impl ReplaceTable {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         rows.iter().map(|batch| batch.num_rows() as u64).sum()
     }
+}
+
+/// The error of two groups that look alike.
+fn ambiguous(key: &str) -> DataFusionError {
+    Refusal::new(
+        "UPDATE_MODE_AMBIGUOUS_KEY",
+        "42KDE",
+        format!("In update mode rows are replaced by their group, and a group where {key} is null looks like the one that leaves {key} out."),
+    )
+    .hint(format!("group by a key that is never null: coalesce({key}, …)"))
+    .into()
 }
 
 /// Old rows whose key is not among the new ones, and the new rows.

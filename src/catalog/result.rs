@@ -157,6 +157,9 @@ impl TableResult {
             .iter()
             .map(|batch| conform(batch, &self.schema));
         let rows = rows.collect::<Result<Vec<_>>>()?;
+        if let Rows::Replace(table) = &self.rows {
+            table.check(&rows)?;
+        }
         let room = match &self.rows {
             Rows::Replace(_) => None,
             Rows::Append(_) | Rows::Sink { .. } => {

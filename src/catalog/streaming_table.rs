@@ -93,11 +93,10 @@ impl StreamingTable {
         let retention = retention.result;
         let location = outlet.as_ref().and_then(|outlet| outlet.location.clone());
         let replace = |key| {
-            Rows::Replace(Arc::new(ReplaceTable::new(
-                name.clone(),
-                Arc::clone(&schema),
-                key,
-            )))
+            let table = ReplaceTable::new(name.clone(), Arc::clone(&schema), key);
+            Rows::Replace(Arc::new(
+                table.with_doubtful(definition.doubtful_key.clone()),
+            ))
         };
         let rows = match (definition.mode, &definition.key, outlet) {
             (_, _, Some(outlet)) => Rows::Sink {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
 use super::aggregate::StreamAggregate;
@@ -30,6 +31,34 @@ pub fn group_columns(plan: &LogicalPlan) -> Option<Vec<usize>> {
         }
     }
     (found.len() == groups.count).then_some(key)
+}
+
+/// A key that may be null and that a grouping set leaves out, where it is null as well: rows of two groups are alike in
+/// it then.
+///
+/// # Errors
+/// - the plan does not have the columns that it uses
+pub fn null_or_left_out(plan: &LogicalPlan) -> Result<Option<String>> {
+    let mut found = None;
+    plan.apply(|node| {
+        if let LogicalPlan::Extension(extension) = node
+            && let Some(aggregate) = extension.node.as_any().downcast_ref::<StreamAggregate>()
+        {
+            let sets = aggregate.left_out.as_deref().unwrap_or_default();
+            let time = aggregate.time.as_ref().map(|time| time.position);
+            for (at, key) in aggregate.keys.iter().enumerate() {
+                // The time stands among the grouping expressions, and not among the keys.
+                let position = at + usize::from(time.is_some_and(|time| time <= at));
+                let left_out = sets.iter().any(|set| set.get(position) == Some(&true));
+                if left_out && key.nullable(aggregate.input.schema().as_ref())? {
+                    found = Some(key.to_string());
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
 }
 
 fn groups(plan: &LogicalPlan) -> Option<Groups> {

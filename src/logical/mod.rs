@@ -32,7 +32,7 @@ pub use aggregate::StreamAggregate;
 pub use analyze::{StreamAnalyzer, analyze, without_places};
 pub use carry::{ASIDE, Carrying, EVENT_TIME, carry_rows};
 pub use deduplicate::StreamDeduplicate;
-pub use group_columns::group_columns;
+pub use group_columns::{group_columns, null_or_left_out};
 pub use group_time::{Bin, GroupTime, TimeValue};
 pub use keep::KeepStreams;
 pub use query::StreamQuery;

@@ -11,8 +11,8 @@
 mod attach;
 mod epoch;
 mod exec;
-mod late;
 mod in_flight;
+mod late;
 mod metrics;
 mod outlook;
 mod progress;
