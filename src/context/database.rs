@@ -433,10 +433,7 @@ impl StreamContext {
         match written {
             Written::Made(entry) => database.put(*entry),
             Written::Removed(name) => database.remove(&name),
-            Written::RemovedBelow(prefix) => {
-                database.remove(&format!("schema {prefix}"))?;
-                database.remove_below(&format!("{prefix}."))
-            }
+            Written::RemovedSchema(schema) => database.remove_schema(&schema),
         }
     }
 
@@ -478,7 +475,7 @@ pub(super) enum Written {
     /// The thing of this name has gone.
     Removed(String),
     /// A schema has gone, with all that was in it.
-    RemovedBelow(String),
+    RemovedSchema(String),
 }
 
 /// The refusal of a streaming table whose query has other columns than its result was made with.

@@ -125,7 +125,7 @@ impl StreamContext {
             }
             DdlStatement::DropTable(drop) => Some(Written::Removed(self.resolve(&drop.name))),
             DdlStatement::DropView(drop) => Some(Written::Removed(self.resolve(&drop.name))),
-            DdlStatement::DropCatalogSchema(drop) => Some(Written::RemovedBelow(
+            DdlStatement::DropCatalogSchema(drop) => Some(Written::RemovedSchema(
                 self.resolved_schema(&drop.name.to_string()),
             )),
             _ => None,

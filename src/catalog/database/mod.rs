@@ -339,12 +339,13 @@ impl Database {
         self.remove_all(|entry| entry.name == name)
     }
 
-    /// Removes all entries whose names begin so.
+    /// Removes a schema and all that is in it, in one change.
     ///
     /// # Errors
     /// - those of the disk; then nothing has changed
-    pub fn remove_below(&self, prefix: &str) -> Result<()> {
-        self.remove_all(|entry| entry.name.starts_with(prefix))
+    pub fn remove_schema(&self, schema: &str) -> Result<()> {
+        let (itself, within) = (format!("schema {schema}"), format!("{schema}."));
+        self.remove_all(|entry| entry.name == itself || entry.name.starts_with(&within))
     }
 
     fn remove_all(&self, these: impl Fn(&Entry) -> bool) -> Result<()> {
