@@ -181,9 +181,19 @@ impl Lines {
             ended: false,
         };
         if lines.decoder.header() {
-            lines.next_line();
+            lines.skip_header();
         }
         Ok(Some(lines))
+    }
+
+    /// Passes the header, and blank lines and comments before it.
+    fn skip_header(&mut self) {
+        while let Some(Ok(line)) = self.next_line() {
+            let blank = line.iter().all(u8::is_ascii_whitespace);
+            if !blank && !self.decoder.is_comment(&line) {
+                break;
+            }
+        }
     }
 
     /// The next line with its end; an error where the file is damaged.
@@ -193,7 +203,7 @@ impl Lines {
         }
         self.line += 1;
         let mut line = Vec::new();
-        match self.text.read_until(b'\n', &mut line) {
+        match self.text.read_until(self.decoder.terminator(), &mut line) {
             Ok(0) => None,
             Ok(_) => Some(Ok(line)),
             Err(error) => {
@@ -208,6 +218,7 @@ impl Lines {
         let line = self.next_line()?;
         let record = match line {
             Ok(line) if line.iter().all(u8::is_ascii_whitespace) => Ok(None),
+            Ok(line) if self.decoder.is_comment(&line) => Ok(None),
             Ok(line) => self
                 .decoder
                 .decode(&line)
@@ -276,6 +287,24 @@ impl LineDecoder {
         matches!(self, Self::Csv { header: true, .. })
     }
 
+    /// Whether a line is for the reader of the file only.
+    fn is_comment(&self, line: &[u8]) -> bool {
+        match self {
+            Self::Csv { options, .. } => {
+                options.comment.is_some() && line.first() == options.comment.as_ref()
+            }
+            Self::Json(_) => false,
+        }
+    }
+
+    /// What a line ends with.
+    fn terminator(&self) -> u8 {
+        match self {
+            Self::Csv { options, .. } => options.terminator.unwrap_or(b'\n'),
+            Self::Json(_) => b'\n',
+        }
+    }
+
     fn decode(&self, line: &[u8]) -> Result<Option<RecordBatch>, ArrowError> {
         match self {
             Self::Csv {
@@ -292,10 +321,15 @@ impl LineDecoder {
                 if let Some(escape) = options.escape {
                     builder = builder.with_escape(escape);
                 }
+                if let Some(terminator) = options.terminator {
+                    builder = builder.with_terminator(terminator);
+                }
+                builder = builder.with_truncated_rows(options.truncated_rows.unwrap_or(false));
                 let mut decoder = builder.build_decoder();
                 decoder.decode(line)?;
-                if !line.ends_with(b"\n") {
-                    decoder.decode(b"\n")?;
+                let end = [self.terminator()];
+                if !line.ends_with(&end) {
+                    decoder.decode(&end)?;
                 }
                 decoder.flush()
             }

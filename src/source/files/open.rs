@@ -57,13 +57,16 @@ impl Layout {
         file: &ObjectMeta,
         columns: &[usize],
     ) -> Result<Option<Self>> {
-        let Some(line) = first_line(listing, file).await? else {
+        let Some(line) = header_line(listing, csv, file).await? else {
             return Ok(None);
         };
-        let format = Format::default()
+        let mut format = Format::default()
             .with_header(true)
             .with_delimiter(csv.options().delimiter)
             .with_quote(csv.options().quote);
+        if let Some(escape) = csv.options().escape {
+            format = format.with_escape(escape);
+        }
         let (header, _) = format.infer_schema(Cursor::new(line), Some(0))?;
         let fields: Vec<FieldRef> = header
             .fields()
@@ -313,8 +316,12 @@ fn format_of(listing: &Listing, file: &ObjectMeta) -> Arc<dyn FileFormat> {
     Arc::clone(&listing.format)
 }
 
-/// The first line of a file, without its end; `None` if the file holds nothing.
-async fn first_line(listing: &Listing, file: &ObjectMeta) -> Result<Option<Vec<u8>>> {
+/// The header of a file, without its end: the first line that is neither blank nor a comment; `None` if there is none.
+async fn header_line(
+    listing: &Listing,
+    csv: &CsvFormat,
+    file: &ObjectMeta,
+) -> Result<Option<Vec<u8>>> {
     let bytes = listing
         .store
         .get(&file.location)
@@ -323,13 +330,23 @@ async fn first_line(listing: &Listing, file: &ObjectMeta) -> Result<Option<Vec<u
         .map_err(DataFusionError::from)
         .boxed();
     let mut bytes = listing.compression(file).convert_stream(bytes)?;
-    let mut line = Vec::new();
+    let terminator = csv.options().terminator.unwrap_or(b'\n');
+    let comment = csv.options().comment;
+    let is_header = |line: &[u8]| {
+        let blank = line.iter().all(u8::is_ascii_whitespace);
+        !blank && (comment.is_none() || line.first() != comment.as_ref())
+    };
+    let mut read = Vec::new();
     while let Some(chunk) = bytes.try_next().await? {
-        if let Some(end) = chunk.iter().position(|byte| *byte == b'\n') {
-            line.extend_from_slice(chunk.get(..end).unwrap_or_default());
-            break;
+        read.extend_from_slice(&chunk);
+        while let Some(end) = read.iter().position(|byte| *byte == terminator) {
+            let rest = read.split_off(end + 1);
+            let mut line = std::mem::replace(&mut read, rest);
+            line.truncate(end);
+            if is_header(&line) {
+                return Ok(Some(line));
+            }
         }
-        line.extend_from_slice(&chunk);
     }
-    Ok((!line.is_empty()).then_some(line))
+    Ok(is_header(&read).then_some(read))
 }
