@@ -91,7 +91,7 @@ impl Standing<'_> {
         lines.push(("open", self.open()));
         lines.extend(self.silent().into_iter().map(|silent| ("silent", silent)));
         lines.push(("lost", self.lost()));
-        lines.extend(self.too_many_late().map(|late| ("late", late)));
+        lines.extend(self.too_many_late());
         lines.push(("emitted", self.emitted()));
         lines.extend(self.waiting().into_iter().map(|waits| ("not read", waits)));
         lines.push(("next", self.next()));
@@ -231,7 +231,7 @@ impl Standing<'_> {
     }
 
     /// That more rows are late than one would expect of a delay that was chosen, and what tells a better one.
-    fn too_many_late(&self) -> Option<String> {
+    fn too_many_late(&self) -> Lines {
         let Totals {
             epochs,
             input_rows,
@@ -239,7 +239,7 @@ impl Standing<'_> {
             ..
         } = self.totals;
         if u128::from(late_rows) * u128::from(LATE_ONE_IN) <= u128::from(input_rows) {
-            return None;
+            return Vec::new();
         }
         let quoted = |name: &str| format!("'{}'", name.replace('\'', "''"));
         let of_one_table = self
@@ -252,11 +252,22 @@ impl Standing<'_> {
         );
         // Epochs of another size would have other late rows.
         let rows = input_rows.checked_div(epochs).unwrap_or_default().max(1);
-        Some(format!(
-            "{} of {input_rows} read, {}: more than one in {LATE_ONE_IN}. SELECT * FROM lateness({asked}, '1 hour'), with the size of the windows and max_rows_per_epoch about {rows}, says what other delays would lose",
-            counted(late_rows, "row"),
-            share(late_rows, input_rows),
-        ))
+        vec![
+            (
+                "late",
+                format!(
+                    "{} of {input_rows} read, {}: more than one in {LATE_ONE_IN}",
+                    counted(late_rows, "row"),
+                    share(late_rows, input_rows)
+                ),
+            ),
+            (
+                "which delay",
+                format!(
+                    "SELECT * FROM lateness({asked}, '1 hour'), with the window's size and max_rows_per_epoch about {rows}"
+                ),
+            ),
+        ]
     }
 
     fn emitted(&self) -> String {

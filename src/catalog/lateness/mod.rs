@@ -9,7 +9,8 @@
 //!
 //! Each reads the table once, in order of arrival, in epochs as a first REFRESH of a streaming table would
 //! (`max_rows_per_epoch` and the other settings of the session, but not its `epoch_by`: that is an argument). What late
-//! rows, open windows and the wait are is told by [`Lateness`], what out of order is by [`Disorder`].
+//! rows, open windows and the wait are, and how they are counted, is told by [`Lateness`](crate::state::Lateness), what
+//! out of order is by [`Disorder`](crate::state::Disorder).
 //!
 //! They are two because they answer two questions: how far rows are out of order is one row about the data, and
 //! asks for no window and no epochs; what a delay loses is a row for each delay. In one table the first would be
