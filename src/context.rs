@@ -43,8 +43,8 @@ use tokio::sync::watch;
 use self::clock::ContextClock;
 use self::started::{Home, Started};
 use crate::catalog::{
-    Database, EmittedFunction, Entry, Kind, LateRowsFunction, ProgressFunction, StreamingTable,
-    StreamingTables, UnboundedTables, unknown,
+    Database, EmittedFunction, Entry, Kind, LateRowsFunction, LatenessFunction, OutOfOrderFunction,
+    ProgressFunction, StreamingTable, StreamingTables, UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
@@ -138,6 +138,8 @@ impl StreamContext {
         session.register_udtf("late_rows", Arc::new(LateRowsFunction(Arc::clone(&tables))));
         session.register_udtf("progress", Arc::new(ProgressFunction(Arc::clone(&tables))));
         session.register_udtf("emitted", Arc::new(EmittedFunction(Arc::clone(&tables))));
+        session.register_udtf("lateness", Arc::new(LatenessFunction));
+        session.register_udtf("out_of_order", Arc::new(OutOfOrderFunction));
         let unbounded: Arc<UnboundedTables> = Arc::default();
         let home = Home {
             session: session.clone(),

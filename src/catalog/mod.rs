@@ -3,6 +3,7 @@
 mod database;
 mod definition;
 mod functions;
+mod lateness;
 mod outlet;
 mod records;
 mod refused_table;
@@ -16,6 +17,7 @@ pub use database::{Database, Entry, Former, KeptRows, Kind};
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;
 pub use functions::{EmittedFunction, LateRowsFunction, ProgressFunction};
+pub use lateness::{LatenessFunction, OutOfOrderFunction};
 pub use outlet::{application_outlet, cleaner, directory_outlet};
 pub use records::{outlook_batch, progress_batch, refresh_batch};
 pub use refused_table::RefusedTable;

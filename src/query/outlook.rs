@@ -67,6 +67,9 @@ pub struct Standing<'a> {
     pub status: QueryStatus,
 }
 
+/// Late rows are worth a word when there is more than one in so many: fewer is what a delay is chosen for.
+const LATE_ONE_IN: u64 = 1_000;
+
 /// An answer in lines: what is asked, and the answer.
 pub type Lines = Vec<(&'static str, String)>;
 
@@ -88,6 +91,7 @@ impl Standing<'_> {
         lines.push(("open", self.open()));
         lines.extend(self.silent().into_iter().map(|silent| ("silent", silent)));
         lines.push(("lost", self.lost()));
+        lines.extend(self.too_many_late());
         lines.push(("emitted", self.emitted()));
         lines.extend(self.waiting().into_iter().map(|waits| ("not read", waits)));
         lines.push(("next", self.next()));
@@ -226,6 +230,46 @@ impl Standing<'_> {
         )
     }
 
+    /// That more rows are late than one would expect of a delay that was chosen, and what tells a better one.
+    fn too_many_late(&self) -> Lines {
+        let Totals {
+            epochs,
+            input_rows,
+            late_rows,
+            ..
+        } = self.totals;
+        if u128::from(late_rows) * u128::from(LATE_ONE_IN) <= u128::from(input_rows) {
+            return Vec::new();
+        }
+        let quoted = |name: &str| format!("'{}'", name.replace('\'', "''"));
+        let of_one_table = self
+            .clauses()
+            .iter()
+            .find(|one| !one.sources.contains(", "));
+        let asked = of_one_table.map_or_else(
+            || "table, event time".to_owned(),
+            |clause| format!("{}, {}", quoted(&clause.sources), quoted(&clause.column)),
+        );
+        // Epochs of another size would have other late rows.
+        let rows = input_rows.checked_div(epochs).unwrap_or_default().max(1);
+        vec![
+            (
+                "late",
+                format!(
+                    "{} of {input_rows} read, {}: more than one in {LATE_ONE_IN}",
+                    counted(late_rows, "row"),
+                    share(late_rows, input_rows)
+                ),
+            ),
+            (
+                "which delay",
+                format!(
+                    "SELECT * FROM lateness({asked}, '1 hour'), with the window's size and max_rows_per_epoch about {rows}"
+                ),
+            ),
+        ]
+    }
+
     fn emitted(&self) -> String {
         format!(
             "{} in {}",
@@ -347,6 +391,18 @@ fn row_of(clause: &ClauseProgress, due: Instant) -> String {
         "a row of {} with {} >= {time}",
         clause.sources, clause.column
     )
+}
+
+/// A share as a person reads it: `5.43 %`.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a share is not exact to the row"
+)]
+fn share(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "all".to_owned(),
+        whole => format!("{:.2} %", part as f64 * 100.0 / whole as f64),
+    }
 }
 
 /// `1 row`, `2 rows`.

@@ -18,9 +18,10 @@ mod tokens;
 
 pub use checked_sum::CheckedSum;
 pub(crate) use clause::LOWERED;
+pub(crate) use interval::{SpanError, parse_span};
 pub use parse::{Parsed, parse};
 pub use relation::StreamRelations;
-pub(crate) use relation::as_stream;
+pub(crate) use relation::{as_stream, window_length, window_shape};
 pub(crate) use retain::{RETAIN, parse_retain};
 pub use statement::{CreateStreamingTable, Existing, Format, StreamingStatement, Target};
 pub use tokens::{Statement, is_complete, split};

@@ -19,6 +19,7 @@ mod epoch;
 mod gate;
 mod groups;
 mod keys;
+mod lateness;
 mod memory;
 mod partial;
 mod runs;
@@ -38,6 +39,7 @@ pub use gate::{
     rows_of,
 };
 pub use keys::KeyNumbers;
+pub use lateness::{BUCKETS, Disorder, Lateness, Outcome, WINDOWS, usual_delays};
 pub use memory::MEMORY_LIMIT;
 pub use partial::{Arguments, PartialAggregate};
 pub use runs::{Part, coalesced, slices};

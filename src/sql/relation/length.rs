@@ -21,7 +21,7 @@ pub(super) fn not_constant(length: &SqlExpr, place: Option<Place>) -> DataFusion
 }
 
 /// A length given to `window()`: a text or an INTERVAL literal.
-pub(super) fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
+pub(crate) fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
     const HINT: &str = "write it as text, '10 minutes', or as INTERVAL '10 minutes'";
     let unreadable = |reason: String| {
         Refusal::new(
@@ -73,7 +73,7 @@ pub(super) fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
 const WINDOWS_OF_A_ROW: i128 = 100_000;
 
 /// Size, slide and start as a shape, in the coarsest unit that holds them.
-pub(super) fn shape(unit: Unit, sizes: &[Span]) -> Result<WindowShape, Refusal> {
+pub(crate) fn shape(unit: Unit, sizes: &[Span]) -> Result<WindowShape, Refusal> {
     let size = sizes.first().copied().unwrap_or_default();
     let slide = sizes.get(1).copied().unwrap_or(size);
     let start = sizes.get(2).copied().unwrap_or_default();

@@ -16,6 +16,7 @@ use sqlparser::ast::{
     TableAlias, TableFactor, TableWithJoins, Value,
 };
 
+pub(crate) use self::length::{length as window_length, shape as window_shape};
 pub(crate) use self::stream::as_stream;
 use self::stream::{plan_options, plan_stream};
 use self::watermark::plan_watermark;
