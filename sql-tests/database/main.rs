@@ -7,6 +7,7 @@
 //! | `changed` | another query, another source or a damaged file under the kept state |
 //! | `sinks` | directories and sinks of the application: each row once |
 //! | `retained` | rows that are old go, when all who read them have passed them |
+//! | `clocks` | guards, idle inputs and event time without rows behind a restart |
 //! | `golden` | a database that was written by an earlier build is read |
 //!
 //! Every suite is run over restarts too (`suites.rs`), and the crashes are in `crash` and `kill`.
@@ -19,6 +20,7 @@
 )]
 
 mod changed;
+mod clocks;
 mod golden;
 mod reopened;
 mod restarts;

@@ -26,7 +26,7 @@ use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 13] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -38,6 +38,8 @@ const OPTIONS: [&str; 11] = [
     SINK,
     RETAIN,
     "poll_interval",
+    "max_future",
+    "idle_timeout",
 ];
 
 /// The option that names a sink of the application; it is no setting of a session.

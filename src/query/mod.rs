@@ -8,6 +8,7 @@
 //!    starts from nothing and ends with its input.
 
 mod attach;
+mod clock;
 mod epoch;
 mod exec;
 mod metrics;
@@ -21,6 +22,7 @@ mod sources;
 mod trigger;
 
 pub use attach::{Attached, EpochSink, RunState};
+pub use clock::{QueryClock, instant_of_ms, now_ms};
 pub use exec::{QueryPlanner, StreamQueryExec};
 pub use outlook::{Lines, Standing, Totals};
 pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};

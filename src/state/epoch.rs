@@ -25,6 +25,8 @@ pub struct SourceSlice {
     pub feed: Option<Arc<dyn RowFeed>>,
     /// Which columns of the table the batches have, as indices into its schema.
     pub columns: Vec<usize>,
+    /// Event times that were said of the source without a row, up to the epoch's end.
+    pub advanced: Vec<Instant>,
 }
 
 /// Gives rows to whoever asks first.
@@ -174,6 +176,8 @@ pub struct Epoch {
     pub number: u64,
     /// Watermark when it began.
     pub started_at: Option<Instant>,
+    /// What time it is for all its rows.
+    pub now: Instant,
     /// Whether every window closes at its end: the input has ended.
     pub closing: bool,
     /// Rows of each source, by its name.
@@ -200,6 +204,7 @@ impl Epoch {
         Self {
             number,
             started_at,
+            now: Instant::from_nanos(0),
             closing,
             sources,
             state,
@@ -208,6 +213,13 @@ impl Epoch {
             drained: Mutex::default(),
             times: Mutex::default(),
         }
+    }
+
+    /// The epoch at this time of day; without it it is 1970.
+    #[must_use]
+    pub fn at(mut self, now: Instant) -> Self {
+        self.now = now;
+        self
     }
 
     /// Whether it has so few rows that handing them to other tasks costs more than they do.

@@ -17,6 +17,7 @@ mod dense;
 mod epoch;
 mod gate;
 mod groups;
+mod idleness;
 mod keys;
 mod memory;
 mod partial;
@@ -35,6 +36,7 @@ pub use gate::{
     Fragments, GateAdded, GateShape, GateState, Release, Released, SharedSlices, WindowOfSlices,
     rows_of,
 };
+pub use idleness::Idleness;
 pub use keys::KeyNumbers;
 pub use memory::MEMORY_LIMIT;
 pub use partial::{Arguments, PartialAggregate};
