@@ -188,8 +188,8 @@ async fn without_a_guard_the_event_time_of_the_future_is_named() {
         answers(&ctx, "cause").await,
         [
             "the watermark stands at 1970-01-01T00:16:10 because of an event time of 1970-01-01T00:17:10 of t, seen in epoch 1, \
-          and now it is 1970-01-01T00:16:40Z: 1 row has been late since; WITH (max_future = INTERVAL '1' HOUR) sets such \
-          rows aside, and the watermark does not go back: define the table anew with it"
+          and now it is 1970-01-01T00:16:40Z: 1 row has been late since; WITH (max_future = INTERVAL '1' HOUR) would \
+          set such rows aside"
         ]
     );
     // A watermark of the future is harm, though no row has been late yet.
@@ -201,6 +201,11 @@ async fn without_a_guard_the_event_time_of_the_future_is_named() {
         "{cause}"
     );
     assert!(cause.contains("0 rows have been late since"), "{cause}");
+    let next = answers(&ctx, "next").await.pop().unwrap();
+    assert!(
+        next.contains("REFRESH STREAMING TABLE q FULL begins anew"),
+        "{next}"
+    );
     give(&ctx, "t", &[950, 1_000]).await;
     epoch(&ctx).await;
     let cause = answers(&ctx, "cause").await.pop().unwrap();
@@ -208,6 +213,8 @@ async fn without_a_guard_the_event_time_of_the_future_is_named() {
     // When its time has come it is no cause any more.
     hands.pass(50_000);
     assert_eq!(answers(&ctx, "cause").await, [""; 0]);
+    let next = answers(&ctx, "next").await.pop().unwrap();
+    assert!(next.starts_with("wait for a row of t"), "{next}");
 }
 
 /// Two inputs, of which the slower holds the watermark.

@@ -134,7 +134,8 @@ mod tests {
     fn batch(times: Vec<Option<i64>>, to: &DataType) -> RecordBatch {
         let rows = i64::try_from(times.len()).unwrap();
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
-        let times = cast(&TimestampMillisecondArray::from(times), to).unwrap();
+        let times = TimestampMillisecondArray::from(times).with_timezone("UTC");
+        let times = cast(&times, to).unwrap();
         RecordBatch::try_from_iter_with_nullable([("ts", times, true), ("n", numbers, false)])
             .unwrap()
     }

@@ -22,6 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
+use super::clock::now_ms;
 use super::record::Stopwatch;
 use super::saved::MadeOf;
 use crate::checkpoint::Piece;
@@ -194,8 +195,8 @@ pub(super) struct Running {
     pub context: Arc<TaskContext>,
     pub inputs: Arc<Inputs>,
     pub policy: WatermarkPolicy,
-    /// What the clock says, in milliseconds since 1970.
-    pub now_ms: i64,
+    /// What the clock said when it began, in milliseconds since 1970.
+    pub began_ms: i64,
     /// The inputs that may be idle, as they were behind the epoch before.
     pub idleness: Idleness,
 }
@@ -278,7 +279,7 @@ impl Running {
     fn fix_watermark(&self) {
         let idle = self
             .idleness
-            .idle(self.now_ms, |clause| self.is_alive(clause));
+            .idle(self.began_ms, |clause| self.is_alive(clause));
         let reached = self.epoch.state.watermarks.reached(self.policy, &idle);
         self.epoch.set_reached(reached);
     }
@@ -316,9 +317,9 @@ impl Running {
             .gates()
             .map(|gate| Ok((gate.label(), gate.commit(&self.epoch)?)))
             .collect::<Result<_>>()?;
-        let idleness = self
-            .idleness
-            .after(self.now_ms, |clause| self.is_alive(clause));
+        let ended_ms = now_ms(self.context.session_config());
+        let alive = |clause| self.is_alive(clause);
+        let idleness = self.idleness.after(self.began_ms, ended_ms, alive);
         Ok(Committed {
             reached: self.epoch.reached(),
             clauses: self.clauses_seen(parts, &idleness),

@@ -291,6 +291,9 @@ impl Standing<'_> {
         if self.last().is_none() {
             return refresh;
         }
+        if let Some(ahead) = self.ahead() {
+            return ahead;
+        }
         if !self.waiting().is_empty() {
             return format!("{refresh}: it reads what has arrived");
         }

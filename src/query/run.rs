@@ -297,7 +297,7 @@ impl Run {
         closing: bool,
         sources: HashMap<String, SourceSlice>,
     ) -> Running {
-        let now_ms = self.now_ms();
+        let began_ms = self.now_ms();
         let epoch = Epoch::new(
             state.next_epoch,
             state.watermark,
@@ -305,7 +305,7 @@ impl Run {
             sources,
             Arc::clone(&state.state),
         );
-        let epoch = Arc::new(epoch.at(instant_of_ms(now_ms)));
+        let epoch = Arc::new(epoch.at(instant_of_ms(began_ms)));
         let inputs = Arc::new(Inputs::default());
         let config = self
             .context
@@ -329,7 +329,7 @@ impl Run {
             inputs,
             context: Arc::new(context),
             policy: self.policy,
-            now_ms,
+            began_ms,
             idleness: state.idleness.clone(),
         }
     }

@@ -8,9 +8,10 @@
 //!                 since                idle     counts again at once
 //! ```
 //!
-//! - An input is what passes one WATERMARK clause. It is idle at an epoch's end when its last rows are at least its
-//!   timeout older than that epoch; if it has given none, since the query began in this process.
-//! - Time is the clock's, in milliseconds since 1970, read once an epoch. A clock that goes back makes nobody idle.
+//! - An input is what passes one WATERMARK clause. An epoch that brings it no row finds it idle if at least its timeout
+//!   has passed when the epoch begins: since the end of the last epoch that brought it one, for while an epoch runs
+//!   nobody reads; if there was none, since the query began in this process.
+//! - Time is the clock's, in milliseconds since 1970. A clock that goes back makes nobody idle.
 //! - Nothing of this is kept on disk: behind a restart every input has its whole timeout again.
 //! - Inputs that may never be idle are not here.
 
@@ -52,7 +53,7 @@ impl Idleness {
         self.0 = inputs.collect();
     }
 
-    /// The inputs that are idle at the end of an epoch, where `alive` says which of them it brought rows.
+    /// The inputs that are idle in an epoch that begins now, where `alive` says which of them it brought rows.
     pub fn idle(&self, now_ms: i64, alive: impl Fn(usize) -> bool) -> BTreeSet<usize> {
         let idle =
             |(clause, input): &(&usize, &Input)| !alive(**clause) && input.left_ms(now_ms) <= 0;
@@ -66,13 +67,13 @@ impl Idleness {
         input.map(|input| input.since_ms)
     }
 
-    /// The inputs behind an epoch that has committed.
+    /// The inputs behind an epoch that began and ended at these times.
     #[must_use]
-    pub fn after(&self, now_ms: i64, alive: impl Fn(usize) -> bool) -> Self {
-        let idle = self.idle(now_ms, &alive);
+    pub fn after(&self, began_ms: i64, ended_ms: i64, alive: impl Fn(usize) -> bool) -> Self {
+        let idle = self.idle(began_ms, &alive);
         let inputs = self.0.iter().map(|(clause, input)| {
             let since_ms = match alive(*clause) {
-                true => now_ms,
+                true => ended_ms,
                 false => input.since_ms,
             };
             let idle = idle.contains(clause);
@@ -112,21 +113,29 @@ mod tests {
 
     #[test]
     fn an_input_is_idle_when_its_timeout_has_passed_and_counts_again_at_once() {
-        let inputs = watched().after(110, |clause| clause == 0);
+        let inputs = watched().after(110, 110, |clause| clause == 0);
         assert_eq!(inputs.next_ms(110), Some(5));
         assert_eq!(inputs.idle(114, nobody), BTreeSet::new());
         assert_eq!(inputs.idle(115, nobody), BTreeSet::from([1]));
         assert_eq!(inputs.idle(115, |clause| clause == 1), BTreeSet::new());
-        let inputs = inputs.after(115, nobody);
+        let inputs = inputs.after(115, 115, nobody);
         assert_eq!(inputs.idle_since_ms(1), Some(100));
         assert_eq!(inputs.idle_since_ms(0), None);
         // That it is idle is known: the next one is the other.
         assert_eq!(inputs.next_ms(115), Some(10));
-        let inputs = inputs.after(130, nobody);
+        let inputs = inputs.after(130, 130, nobody);
         assert_eq!(inputs.next_ms(130), None);
-        let inputs = inputs.after(131, |clause| clause == 1);
+        let inputs = inputs.after(131, 131, |clause| clause == 1);
         assert_eq!(inputs.idle_since_ms(1), None);
         assert_eq!(inputs.next_ms(131), Some(15));
+    }
+
+    #[test]
+    fn while_an_epoch_runs_no_time_passes_for_those_it_brought_rows() {
+        let inputs = watched().after(100, 200, |clause| clause == 0);
+        assert_eq!(inputs.idle(200, nobody), BTreeSet::from([1]));
+        assert_eq!(inputs.next_ms(200), Some(0));
+        assert_eq!(inputs.after(200, 200, nobody).next_ms(200), Some(15));
     }
 
     #[test]

@@ -75,8 +75,16 @@ impl Standing<'_> {
             false => "",
         };
         let show = |at: Instant| show_instant(at, seen.unit, seen.zoned);
+        let guard = match &clause.max_future {
+            None => "WITH (max_future = INTERVAL '1' HOUR) would set such rows aside".to_owned(),
+            Some(span) => {
+                format!(
+                    "max_future sets aside what is later than now by more than {span} when it is read"
+                )
+            }
+        };
         Some(format!(
-            "the watermark stands at {} because of an event time of {} of {}, seen in epoch {}{before}, and now it is {}: {} been late since; WITH (max_future = INTERVAL '1' HOUR) sets such rows aside, and the watermark does not go back: define the table anew with it",
+            "the watermark stands at {} because of an event time of {} of {}, seen in epoch {}{before}, and now it is {}: {} been late since; {guard}",
             show(watermark),
             show(greatest),
             clause.sources,
@@ -86,6 +94,16 @@ impl Standing<'_> {
                 1 => "1 row has".to_owned(),
                 rows => format!("{rows} rows have"),
             },
+        ))
+    }
+
+    /// What to do about a watermark of the future: rows of now are late.
+    pub(super) fn ahead(&self) -> Option<String> {
+        let ahead = |one: &&ClauseProgress| one.observed.watermark() > Some(self.now);
+        self.holding().into_iter().find(ahead)?;
+        Some(format!(
+            "the watermark does not go back: with max_future for {}, REFRESH STREAMING TABLE {} FULL begins anew",
+            self.name, self.name
         ))
     }
 
