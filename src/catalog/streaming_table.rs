@@ -375,7 +375,7 @@ impl StreamingTable {
     }
 
     /// Reads what has arrived, in epochs, until the query is told to stop; where nothing has arrived no epoch
-    /// runs. Whoever looks at the session's running query does not see it.
+    /// runs, unless an input has become idle. Whoever looks at the session's running query does not see it.
     ///
     /// # Errors
     /// - those of [`refresh`](Self::refresh)
