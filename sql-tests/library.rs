@@ -1,5 +1,5 @@
 //! The library as an application uses it: endless inputs, sessions of one's own, functions of one's
-//! own, failures and what is left after them; queries that run by themselves.
+//! own, failures and what is left after them; queries that run by themselves; what time it is.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,6 +8,8 @@
     reason = "a test stops at the first surprise"
 )]
 
+#[path = "library/clocks.rs"]
+mod clocks;
 #[path = "library/memory.rs"]
 mod memory;
 #[path = "library/started.rs"]

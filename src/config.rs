@@ -1,8 +1,11 @@
 //! Settings of a session, `SET tidegate.…`, and small conversions that all floors share.
 
 mod choice;
+mod length;
 
 pub use choice::{EndOfInput, OnBadRecord, OutputMode, WatermarkPolicy};
+pub use length::OptionalSpan;
+pub(crate) use length::{SpanError, parse_span};
 
 use std::any::Any;
 use std::fmt;
@@ -104,6 +107,10 @@ settings! {
     accept_loss: bool = false,
     /// Milliseconds between two looks at sources that do not tell when something arrives, such as directories.
     poll_interval: NonZeroUsize = POLL,
+    /// How much later than now an event time may be: a row beyond it is set aside and counted; `none` lets all pass.
+    max_future: OptionalSpan = OptionalSpan(None),
+    /// How long an input without rows holds the watermark of a query with several clauses; `none` means for ever.
+    idle_timeout: OptionalSpan = OptionalSpan(None),
 }
 
 impl ConfigExtension for TidegateOptions {

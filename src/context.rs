@@ -1,5 +1,6 @@
 //! [`StreamContext`]: the only place that installs rules, planners and functions into DataFusion.
 
+mod advance;
 mod clock;
 mod database;
 mod define;
@@ -49,7 +50,7 @@ use crate::catalog::{
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
-use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryPlanner};
+use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryClock, QueryPlanner};
 use crate::sink::Sink;
 use crate::source::AppendTable;
 use crate::sql::{CheckedSum, LOWERED, Parsed, StreamRelations, parse};
@@ -98,7 +99,7 @@ pub struct StreamContext {
     home: Arc<Home>,
     /// Those queries.
     started: Arc<Started>,
-    /// By which rows are old.
+    /// By which rows are old, of the future, or long in coming.
     clock: Arc<ContextClock>,
 }
 
@@ -126,9 +127,14 @@ impl StreamContext {
     /// # Errors
     /// - none at present
     pub fn over(session: SessionContext) -> Result<Self> {
+        Self::over_by(session, Arc::default())
+    }
+
+    /// The same by a clock that there is.
+    fn over_by(session: SessionContext, clock: Arc<ContextClock>) -> Result<Self> {
         let tables: Arc<StreamingTables> = Arc::default();
         let live = Arc::new(LiveSender(watch::Sender::default()));
-        let state = install(session.state(), &live)?;
+        let state = install(session.state(), &live, &clock)?;
         *session.state_ref().write() = state;
         session.register_udf(ScalarUDF::from(WindowTime::default()));
         for name in ["window", "session_window"] {
@@ -157,7 +163,7 @@ impl StreamContext {
             sinks: Arc::default(),
             home: Arc::new(home),
             started: Arc::default(),
-            clock: Arc::default(),
+            clock,
         })
     }
 
@@ -434,8 +440,14 @@ fn read(sql: &str, state: &SessionState) -> Result<Parsed> {
 }
 
 /// A session's state with our rules, planners and settings.
-fn install(state: SessionState, live: &Arc<LiveSender>) -> Result<SessionState> {
-    let mut config = state.config().clone().with_extension(Arc::clone(live));
+fn install(
+    state: SessionState,
+    live: &Arc<LiveSender>,
+    clock: &Arc<ContextClock>,
+) -> Result<SessionState> {
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let config = state.config().clone().with_extension(Arc::clone(live));
+    let mut config = config.with_extension(Arc::new(QueryClock(clock)));
     if config
         .options()
         .extensions

@@ -27,7 +27,8 @@
 //! 6. [`query::StreamQueryExec`] runs that plan over and over, an epoch a turn: a finite DataFusion
 //!    query over the rows that have arrived.
 //! 7. [`source::Cursor`] cuts every source's rows into epochs, in order of arrival.
-//! 8. Rows pass the clause, which observes the greatest event time ([`state::Watermarks`]), and are
+//! 8. Rows pass the clause, which observes the greatest event time ([`state::Watermarks`]) and may set aside
+//!    those of the future, and are
 //!    assigned to slices of time; late ones leave, counted ([`state::Assignment`]). The others are
 //!    aggregated by slice and keys, with DataFusion's accumulators ([`state::PartialAggregate`]).
 //! 9. The gate keeps partial states of open windows ([`state::GateState`]). At the epoch's end the

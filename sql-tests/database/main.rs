@@ -8,6 +8,7 @@
 //! | `sinks` | directories and sinks of the application: each row once |
 //! | `retained` | rows that are old go, when all who read them have passed them |
 //! | `in_flight` | an epoch is written while the next one reads, and handed on when it is |
+//! | `clocks` | guards, idle inputs and event time without rows behind a restart |
 //! | `golden` | a database that was written by an earlier build is read |
 //!
 //! Every suite is run over restarts too (`suites.rs`), and the crashes are in `crash` and `kill`.
@@ -20,6 +21,7 @@
 )]
 
 mod changed;
+mod clocks;
 mod golden;
 mod in_flight;
 mod reopened;

@@ -2,7 +2,7 @@
 //!
 //! | family | catches |
 //! |---|---|
-//! | `scenarios_*`: `check`, `session_windows`, `deduplication`, `chains` | any figure or row of any epoch that the model does not give; rows lost or doubled between epochs, partitions and batches; a result that differs from the batch query |
+//! | `scenarios_*`: `check`, `session_windows`, `deduplication`, `chains`, `guarded` | any figure or row of any epoch that the model does not give; rows lost or doubled between epochs, partitions and batches; a result that differs from the batch query |
 //! | `scenarios_*`: `metamorphic` | what depends on where time begins, on empty epochs or on the number of partitions, in the model too |
 //! | `plans::*` | inputs that a join, a limit or an empty side leaves unread: hangs, watermarks that stand still, state never released |
 //! | `statements::any_text_*` | panics, hangs and errors that tell of a fault, whatever SQL is written |
@@ -29,6 +29,7 @@ mod chains;
 mod check;
 mod deduplication;
 mod follow;
+mod guarded;
 mod metamorphic;
 mod model;
 mod plans;
@@ -47,6 +48,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use chains::ChainScenario;
 use deduplication::DedupScenario;
+use guarded::Guarded;
 use metamorphic::Changed;
 use scenario::Scenario;
 use session_windows::SessionScenario;
@@ -92,6 +94,7 @@ fn check_share(share: u64) {
 async fn check_seed(seed: u64) {
     let (family, turn) = (seed / SHARES % 10, seed / SHARES / 10 % 3);
     match (family, turn) {
+        (3, 0) => trial::check(Guarded::of(seed)).await,
         (4 | 5, _) => trial::check(SessionScenario::of(seed)).await,
         (6, _) => trial::check(DedupScenario::of(seed)).await,
         (7, _) => trial::check(ChainScenario::of(seed)).await,
@@ -136,5 +139,6 @@ fn a_scenario_is_a_function_of_its_seed() {
     repeats(SessionScenario::of);
     repeats(DedupScenario::of);
     repeats(ChainScenario::of);
+    repeats(Guarded::of);
     repeats(|seed| Changed::of(Scenario::of(seed)));
 }

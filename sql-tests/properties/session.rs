@@ -10,7 +10,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, TimeUnit};
 use datafusion::common::DataFusionError;
-use tidegate::context::StreamContext;
+use tidegate::context::{Clock, StreamContext};
 use tidegate::query::EpochProgress;
 
 use crate::model::Figures;
@@ -35,6 +35,16 @@ impl Session {
     /// A session that plans for `partitions`.
     pub(crate) async fn open(partitions: usize) -> Checked<Self> {
         let context = StreamContext::new().map_err(|error| failed("new session", &error))?;
+        Self::over(context, partitions).await
+    }
+
+    /// The same at a time.
+    pub(crate) async fn open_at(partitions: usize, clock: Arc<dyn Clock>) -> Checked<Self> {
+        let context = StreamContext::new().map_err(|error| failed("new session", &error))?;
+        Self::over(context.with_clock(clock), partitions).await
+    }
+
+    async fn over(context: StreamContext, partitions: usize) -> Checked<Self> {
         let keeps_late = AtomicBool::new(false);
         let session = Self {
             context,

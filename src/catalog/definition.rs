@@ -27,7 +27,7 @@ use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 12] = [
+const OPTIONS: [&str; 14] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -40,6 +40,8 @@ const OPTIONS: [&str; 12] = [
     RETAIN,
     LATE_ROWS,
     "poll_interval",
+    "max_future",
+    "idle_timeout",
 ];
 
 /// The option that names the table of rows that are not counted; it is no setting of a session.

@@ -76,12 +76,20 @@ fn list<T: Clone>(
 
 /// The figures of each epoch that repeat exactly, whatever the partitions: `epoch`, `input_rows`,
 /// `late_rows`, `null_rows`, `rejected_rows`, `output_rows`, `open_windows`, `open_rows` (numbers) and
-/// `watermark` (text, null before the first event).
+/// `watermark` (text, null before the first event); behind `rejected_rows`, `guarded_rows` if a clause of the query has
+/// a guard (`max_future`).
 ///
 /// # Errors
 /// - none of its own: the columns are of one length
 pub fn refresh_batch(records: &[EpochProgress]) -> Result<RecordBatch> {
-    Ok(RecordBatch::try_from_iter_with_nullable(exact(records))?)
+    let mut columns = exact(records);
+    let guards = |record: &EpochProgress| record.clauses.iter().any(|one| one.max_future.is_some());
+    if records.iter().any(guards) {
+        let behind = columns.iter().position(|(name, ..)| *name == "output_rows");
+        let guarded = number("guarded_rows", records, |r| r.guarded_rows);
+        columns.insert(behind.unwrap_or(columns.len()), guarded);
+    }
+    Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }
 
 fn exact(records: &[EpochProgress]) -> Vec<Column> {
@@ -100,7 +108,7 @@ fn exact(records: &[EpochProgress]) -> Vec<Column> {
 
 /// All figures of each epoch: those of [`refresh_batch`], then
 ///
-/// - `watermark_before` (text), `open_groups`, `skipped_records`, `state_bytes`,
+/// - `watermark_before` (text), `guarded_rows`, `open_groups`, `skipped_records`, `state_bytes`,
 ///   `state_spilled_bytes` (numbers)
 /// - `input_rows_per_second` (null for the first epoch), `processed_rows_per_second`
 /// - `read_ms`, `absorb_ms`, `emit_ms`, `commit_ms`, `duration_ms`
@@ -113,6 +121,7 @@ pub fn progress_batch(records: &[EpochProgress]) -> Result<RecordBatch> {
     let mut columns = exact(records);
     columns.extend([
         time("watermark_before", records, |r| &r.watermark_before),
+        number("guarded_rows", records, |r| r.guarded_rows),
         number("open_groups", records, |r| r.open_groups),
         number("skipped_records", records, |r| r.skipped_records),
         number("state_bytes", records, |r| r.state_bytes),
@@ -150,10 +159,14 @@ fn clause_columns(clauses: &[ClauseProgress]) -> Vec<Column> {
         text("delay", clauses, |c| &c.delay),
         number("rows", clauses, |c| c.rows),
         number("null_rows", clauses, |c| c.null_rows),
+        time("max_future", clauses, |c| &c.max_future),
+        number("guarded_rows", clauses, |c| c.guarded_rows),
+        time("guarded_max", clauses, |c| &c.guarded_max),
         time("event_time_min", clauses, |c| &c.event_time_min),
         time("event_time_max", clauses, |c| &c.event_time_max),
         time("event_time_avg", clauses, |c| &c.event_time_avg),
         time("watermark", clauses, |c| &c.watermark),
+        time("idle_since", clauses, |c| &c.idle_since),
     ]
 }
 

@@ -24,7 +24,7 @@ use crate::config::OutputMode;
 use crate::error::Refusal;
 use crate::query::{
     Attached, EpochProgress, EpochSink, Lines, LiveSender, Orders, QueryStatus, RunState, Standing,
-    home, short,
+    home, instant_of_ms, now_ms, short,
 };
 use crate::sink::Sink;
 use crate::source::{
@@ -73,6 +73,8 @@ pub struct Awaiting {
     pub rows: Vec<Awaited>,
     /// Time until the sources that do not tell when something arrives are looked at again; none if all do.
     pub poll: Option<Duration>,
+    /// Time until another input is idle, and an epoch moves the watermark past it; none if none will be.
+    pub idle: Option<Duration>,
 }
 
 impl StreamingTable {
@@ -308,6 +310,7 @@ impl StreamingTable {
             totals: shown.totals,
             unread,
             status,
+            now: instant_of_ms(now_ms(options.config())),
         };
         Ok(standing.lines())
     }
@@ -415,7 +418,7 @@ impl StreamingTable {
     }
 
     /// Reads what has arrived, in epochs, until the query is told to stop; where nothing has arrived no epoch
-    /// runs. Whoever looks at the session's running query does not see it.
+    /// runs, unless an input has become idle. Whoever looks at the session's running query does not see it.
     ///
     /// # Errors
     /// - those of [`refresh`](Self::refresh)
@@ -446,8 +449,10 @@ impl StreamingTable {
         let run = self.run.lock().await;
         let rows: Vec<Awaited> = run.cursors.values().filter_map(Cursor::awaited).collect();
         let all_tell = !rows.is_empty() && rows.len() == run.cursors.len();
+        let idle = run.idleness.next_ms(now_ms(state.config()));
         Ok(Awaiting {
             rows,
+            idle: idle.map(Duration::from_millis),
             poll: (!all_tell).then(|| Duration::from_millis(poll.get() as u64)),
         })
     }

@@ -1,4 +1,5 @@
-//! What time of day it is for a context, and which rows its streaming tables have read: by both old rows go.
+//! What time of day it is for a context and its queries, and which rows its streaming tables have read: by both old rows
+//! go.
 
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -58,8 +59,9 @@ impl Readers for StreamingReaders {
 }
 
 impl StreamContext {
-    /// The context, and all its clones, with another clock, by which rows of tables and results with `retain` are old.
-    /// The time of rows that have arrived stays. Without this it is the clock of this machine.
+    /// The context, and all its clones, with another clock: by it rows of tables and results with `retain` are old, rows
+    /// are of the future (`max_future`), and inputs idle (`idle_timeout`). The time of rows that have arrived stays.
+    /// Without this it is the clock of this machine.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         self.clock.set(clock);

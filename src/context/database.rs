@@ -97,9 +97,8 @@ impl StreamContext {
                 Arc::clone(state.runtime_env()),
             );
             drop((state, self));
-            let mut context = Self::over(session)?;
+            let mut context = Self::over_by(session, clock)?;
             context.outside = outside;
-            context.clock = clock;
             context.database = Some(Arc::new(Database::open(disk, random_id)?));
             context.make_again().await?;
             context.find_lost_rows().await?;

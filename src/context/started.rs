@@ -296,11 +296,11 @@ impl Keeper {
 async fn next_run(ticker: &dyn Ticker, trigger: Trigger, began: Duration, mut awaiting: Awaiting) {
     match (trigger, awaiting.poll) {
         (Trigger::Every(every), _) => ticker.wait(left(began, every, ticker.now())).await,
-        (Trigger::Arrival, Some(poll)) if awaiting.rows.is_empty() => ticker.wait(poll).await,
         (Trigger::Arrival, poll) => {
             let arrived = awaiting.rows.iter_mut().map(|rows| rows.arrived().boxed());
-            let looked = poll.map(|poll| ticker.wait(poll));
-            select_all(arrived.chain(looked)).await;
+            let passed = poll.into_iter().chain(awaiting.idle);
+            let passed = passed.map(|time| ticker.wait(time));
+            select_all(arrived.chain(passed)).await;
         }
     }
 }

@@ -30,7 +30,8 @@ impl StreamContext {
     /// with an interval (more than zero) at once and then once every interval.
     ///
     /// - The next refresh begins when the last one has ended; an interval that was missed is not made up for.
-    /// - Where nothing has arrived no epoch runs.
+    /// - Where nothing has arrived no epoch runs, but for an input that has become idle (`idle_timeout`) and for event
+    ///   time that was advanced without a row.
     /// - A query that runs already goes on, with this interval from now on; one that has failed starts again.
     /// - It runs as a task of the runtime that awaits this, until it is stopped, fails, or the last clone of
     ///   this context is dropped; [`shutdown`](Self::shutdown) ends it in order.

@@ -3,7 +3,7 @@
 //! From the leaf up, as the rows flow:
 //!
 //! 1. [`StreamScanExec`]: the epoch's slice of a source.
-//! 2. [`WatermarkExec`]: observes the greatest event time.
+//! 2. [`WatermarkExec`]: observes the greatest event time; rows from the future leave, if there is a guard.
 //! 3. [`TimeWindowPartialExec`]: slice of each row; late and null rows leave, counted; what stays is aggregated
 //!    by slice and keys. Where DataFusion's partial aggregate does the latter, [`TimeWindowAssignExec`] gives
 //!    it the slices, and [`SessionAssignExec`] the bounds of sessions.
@@ -18,7 +18,9 @@ mod assign;
 mod closing;
 mod deduplicate;
 mod gate;
+mod guard;
 mod inputs;
+mod limits;
 mod partial;
 pub mod planner;
 mod scan;

@@ -25,6 +25,7 @@ use super::assign::{AssignInfo, EventColumn, TimeWindowAssignExec};
 use super::closing::{BinFunction, Closing, safe_ticks};
 use super::deduplicate::{DeduplicateExec, DeduplicateInfo};
 use super::gate::{GateInfo, Reducer, TimeWindowGateExec};
+use super::limits::clause_limits;
 use super::session::{SessionAssignExec, SessionInfo};
 use super::{StreamScanExec, TimeWindowPartialExec, WatermarkExec, one_child};
 use crate::config::unit_of;
@@ -52,12 +53,15 @@ impl ExtensionPlanner for StreamPlanner {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let input = || one_child(physical_inputs.to_vec());
         if let Some(watermark) = node.as_any().downcast_ref::<Watermark>() {
+            let input = input()?;
+            let [max_future, idle_timeout] = clause_limits(&input, session)?;
             let exec = WatermarkExec::try_new(
-                input()?,
+                input,
                 number(watermark.id)?,
                 watermark.event_time_index()?,
                 watermark.delay,
             )?;
+            let exec = exec.with_limits(max_future, idle_timeout);
             return Ok(Some(Arc::new(exec)));
         }
         if let Some(dedup) = node.as_any().downcast_ref::<StreamDeduplicate>() {

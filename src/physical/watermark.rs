@@ -5,11 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{
-    DataType, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType,
-};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err, plan_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -20,13 +17,15 @@ use datafusion::physical_plan::{
 };
 use futures::{Stream, StreamExt};
 
+use super::guard::Sight;
 use super::inputs::{Inputs, Leftover};
 use super::{epoch, one_child};
-use crate::config::unit_of;
+use crate::config::{OptionalSpan, unit_of};
 use crate::state::{Epoch, EventTimes, Observed};
-use crate::time::{Span, Unit};
+use crate::time::{Instant, Span, Unit};
 
-/// A WATERMARK clause at run time: rows pass unchanged, the greatest event time is noted.
+/// A WATERMARK clause at run time: rows pass unchanged, the greatest event time is noted. With a guard, rows that are
+/// later than now by more than it do not pass.
 #[derive(Debug)]
 pub struct WatermarkExec {
     input: Arc<dyn ExecutionPlan>,
@@ -36,6 +35,8 @@ pub struct WatermarkExec {
     unit: Unit,
     zoned: bool,
     delay: Span,
+    max_future: OptionalSpan,
+    idle_timeout: OptionalSpan,
     properties: Arc<PlanProperties>,
 }
 
@@ -64,8 +65,28 @@ impl WatermarkExec {
             clause,
             column,
             delay,
+            max_future: OptionalSpan::default(),
+            idle_timeout: OptionalSpan::default(),
             properties,
         })
+    }
+
+    /// With how much later than now an event time may be, and how long the clause holds the watermark without rows.
+    #[must_use]
+    pub fn with_limits(mut self, max_future: OptionalSpan, idle_timeout: OptionalSpan) -> Self {
+        self.max_future = max_future;
+        self.idle_timeout = idle_timeout;
+        self
+    }
+
+    /// How much later than now an event time may be.
+    pub fn max_future(&self) -> Option<Span> {
+        self.max_future.0
+    }
+
+    /// How long the clause holds the watermark without rows.
+    pub fn idle_timeout(&self) -> Option<Span> {
+        self.idle_timeout.0
     }
 
     /// Number of the clause.
@@ -83,10 +104,16 @@ impl WatermarkExec {
         self.input.output_partitioning().partition_count()
     }
 
-    /// Makes the clause known to a query before it has seen a row.
-    pub fn declare(&self, epoch: &Epoch) {
-        let none = EventTimes::default();
-        epoch.observe(self.clause, self.observed(&none), &none);
+    /// Makes the clause known to a query before it has seen a row, and what was said of its event time without one.
+    pub fn declare(&self, epoch: &Epoch, advanced: impl Iterator<Item = Instant>) {
+        let bound = self.bound(epoch);
+        let advanced = advanced.map(|to| self.unit.floor(to));
+        let greatest = advanced
+            .filter(|to| bound.is_none_or(|bound| *to <= bound))
+            .max();
+        let mut times = EventTimes::default();
+        times.advanced = greatest > epoch.state.watermarks.greatest(self.clause);
+        epoch.observe(self.clause, self.observed(greatest), &times);
     }
 
     /// The unit of the event time.
@@ -94,9 +121,15 @@ impl WatermarkExec {
         self.unit
     }
 
-    fn observed(&self, times: &EventTimes) -> Observed {
+    /// Greatest event time that passes in an epoch, in ticks; none where all do.
+    fn bound(&self, epoch: &Epoch) -> Option<i64> {
+        let guard = self.max_future.0?;
+        Some(self.unit.floor(epoch.now.later(guard)))
+    }
+
+    fn observed(&self, greatest: Option<i64>) -> Observed {
         Observed {
-            greatest: times.greatest,
+            greatest,
             unit: self.unit,
             zoned: self.zoned,
             delay: self.delay,
@@ -122,11 +155,12 @@ impl WatermarkExec {
     /// Reads what readers of this clause have dropped, observing it.
     async fn finish(&self, leftover: Leftover, epoch: &Epoch) -> Result<()> {
         let mut stream = leftover.stream;
-        let mut times = EventTimes::default();
+        let mut sight = Sight::new(self.column, self.bound(epoch));
         while let Some(batch) = stream.next().await {
-            times.add(&event_times(&batch?, self.column)?);
+            sight.pass(batch?)?;
         }
-        epoch.observe(self.clause, self.observed(&times), &times);
+        let times = sight.times();
+        epoch.observe(self.clause, self.observed(times.greatest), times);
         Ok(())
     }
 
@@ -162,7 +196,16 @@ impl DisplayAs for WatermarkExec {
             "WatermarkExec: {}, delay={}",
             schema.field(self.column).name(),
             self.delay
-        )
+        )?;
+        for (name, span) in [
+            ("max_future", self.max_future),
+            ("idle_timeout", self.idle_timeout),
+        ] {
+            if let Some(span) = span.0 {
+                write!(f, ", {name}={span}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -198,12 +241,10 @@ impl ExecutionPlan for WatermarkExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::try_new(
-            one_child(children)?,
-            self.clause,
-            self.column,
-            self.delay,
-        )?))
+        let exec = Self::try_new(one_child(children)?, self.clause, self.column, self.delay)?;
+        Ok(Arc::new(
+            exec.with_limits(self.max_future, self.idle_timeout),
+        ))
     }
 
     fn execute(
@@ -228,33 +269,12 @@ impl ExecutionPlan for WatermarkExec {
             schema: self.schema(),
             input: Some(self.input.execute(partition, context)?),
             clause: self.clause,
-            column: self.column,
-            seen: self.observed(&EventTimes::default()),
-            times: EventTimes::default(),
+            seen: self.observed(None),
+            sight: Sight::new(self.column, self.bound(&epoch)),
             epoch,
             inputs,
         }))
     }
-}
-
-/// Event times of a batch, in ticks.
-fn event_times(batch: &RecordBatch, column: usize) -> Result<EventTimes> {
-    let times = batch.column(column);
-    Ok(match times.data_type() {
-        DataType::Timestamp(TimeUnit::Second, _) => {
-            EventTimes::of(times.as_primitive::<TimestampSecondType>())
-        }
-        DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            EventTimes::of(times.as_primitive::<TimestampMillisecondType>())
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            EventTimes::of(times.as_primitive::<TimestampMicrosecondType>())
-        }
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            EventTimes::of(times.as_primitive::<TimestampNanosecondType>())
-        }
-        other => return internal_err!("the event time is {other}"),
-    })
 }
 
 /// Rows of one partition on their way past the clause.
@@ -263,10 +283,9 @@ struct Observer {
     /// None once it has ended.
     input: Option<SendableRecordBatchStream>,
     clause: usize,
-    column: usize,
     /// The clause's, with no event time seen yet.
     seen: Observed,
-    times: EventTimes,
+    sight: Sight,
     epoch: Arc<Epoch>,
     inputs: Arc<Inputs>,
 }
@@ -275,10 +294,10 @@ impl Observer {
     /// Tells the query what was seen, and the epoch what is left to read.
     fn end(&mut self, leftover: Option<SendableRecordBatchStream>) {
         let seen = Observed {
-            greatest: self.times.greatest,
+            greatest: self.sight.times().greatest,
             ..self.seen
         };
-        self.epoch.observe(self.clause, seen, &self.times);
+        self.epoch.observe(self.clause, seen, self.sight.times());
         let clause = self.clause;
         self.inputs
             .end(leftover.map(|stream| Leftover { clause, stream }));
@@ -293,11 +312,7 @@ impl Stream for Observer {
             return Poll::Ready(None);
         };
         match ready!(input.poll_next_unpin(cx)) {
-            Some(Ok(batch)) => {
-                let column = self.column;
-                self.times.add(&event_times(&batch, column)?);
-                Poll::Ready(Some(Ok(batch)))
-            }
+            Some(Ok(batch)) => Poll::Ready(Some(self.sight.pass(batch))),
             end => {
                 self.input = None;
                 self.end(None);

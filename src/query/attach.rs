@@ -17,7 +17,7 @@ use super::trigger::Orders;
 use crate::checkpoint::{Checkpoint, Piece, Restored};
 use crate::error::Refusal;
 use crate::source::Cursor;
-use crate::state::{Observed, QueryState};
+use crate::state::{Idleness, Observed, QueryState};
 use crate::time::Instant;
 
 /// What a query keeps between its epochs.
@@ -35,6 +35,8 @@ pub struct RunState {
     pub began: Option<std::time::Instant>,
     /// What the clauses had observed when the last epoch committed.
     pub observed: Vec<Option<Observed>>,
+    /// Which inputs have given nothing for long, since the query first ran in this process.
+    pub idleness: Idleness,
     /// Where each source stood in the last checkpoint.
     pub(super) saved: HashMap<String, SourceAt>,
     /// What the operators' state is made of; none before there was a plan.

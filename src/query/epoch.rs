@@ -22,6 +22,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
+use super::clock::now_ms;
 use super::record::Stopwatch;
 use super::saved::MadeOf;
 use crate::checkpoint::Piece;
@@ -29,8 +30,8 @@ use crate::config::WatermarkPolicy;
 use crate::physical::{
     Added, Inputs, Stateful, StreamScanExec, WatermarkExec, absorb_all, as_stateful, is_ours,
 };
-use crate::state::{Epoch, EventTimes, FEW_ROWS, Observed, OperatorCounts};
-use crate::time::Instant;
+use crate::state::{Epoch, EventTimes, FEW_ROWS, Idleness, Observed, OperatorCounts};
+use crate::time::{Instant, Span, Unit};
 
 /// The parts of a plan that an epoch speaks to.
 pub(super) struct Parts {
@@ -89,6 +90,20 @@ impl Parts {
         gates.chain(clauses.collect::<Vec<_>>()).collect()
     }
 
+    /// The clauses that may become idle, with their timeouts in milliseconds: of several, under a policy by which one
+    /// holds the others back.
+    pub(super) fn timeouts_ms(&self, policy: WatermarkPolicy) -> Vec<(usize, i64)> {
+        let clauses = self.clauses();
+        if clauses.len() < 2 || policy != WatermarkPolicy::Min {
+            return Vec::new();
+        }
+        let timeouts = clauses.into_iter().filter_map(|clause| {
+            let timeout = clause.idle_timeout()?;
+            Some((clause.clause(), millis_up(timeout)))
+        });
+        timeouts.collect()
+    }
+
     fn gates(&self) -> impl Iterator<Item = &dyn Stateful> {
         self.gates.iter().filter_map(as_stateful)
     }
@@ -99,6 +114,11 @@ impl Parts {
             .filter_map(|plan| plan.downcast_ref())
             .collect()
     }
+}
+
+/// A timeout in whole milliseconds, which is what the clock counts: not less than it is.
+fn millis_up(timeout: Span) -> i64 {
+    Unit::Millisecond.ceil(Instant::from_nanos(timeout.nanos()))
 }
 
 /// Whether a plan gives no row when its gates let none through: above them are only nodes that turn one row
@@ -142,12 +162,18 @@ pub(super) struct ClauseSeen {
     pub sources: Vec<String>,
     pub observed: Observed,
     pub times: EventTimes,
+    /// How much later than now an event time might be.
+    pub max_future: Option<Span>,
+    /// When it last gave a row, in milliseconds since 1970, if it has been idle since.
+    pub idle_since_ms: Option<i64>,
 }
 
 /// What an epoch left behind.
 pub(super) struct Committed {
     /// Watermark at its end.
     pub reached: Option<Instant>,
+    /// Which inputs are idle behind it.
+    pub idleness: Idleness,
     pub clauses: Vec<ClauseSeen>,
     /// Operators by their names, the lowest first.
     pub operators: Vec<(String, OperatorCounts)>,
@@ -169,6 +195,10 @@ pub(super) struct Running {
     pub context: Arc<TaskContext>,
     pub inputs: Arc<Inputs>,
     pub policy: WatermarkPolicy,
+    /// What the clock said when it began, in milliseconds since 1970.
+    pub began_ms: i64,
+    /// The inputs that may be idle, as they were behind the epoch before.
+    pub idleness: Idleness,
 }
 
 impl Running {
@@ -180,7 +210,7 @@ impl Running {
         watch: &mut Stopwatch,
     ) -> Result<BoxStream<'static, Result<datafusion::arrow::array::RecordBatch>>> {
         for clause in parts.clauses() {
-            clause.declare(&self.epoch);
+            clause.declare(&self.epoch, self.advanced(clause).into_iter());
         }
         for gate in parts.gates() {
             gate.fit(&self.context)?;
@@ -232,9 +262,31 @@ impl Running {
         Ok(())
     }
 
+    /// What was said of the event time of a clause's sources without a row.
+    fn advanced(&self, clause: &WatermarkExec) -> Vec<Instant> {
+        let sources = &self.epoch.sources;
+        if sources.values().all(|slice| slice.advanced.is_empty()) {
+            return Vec::new();
+        }
+        let mut names = Vec::new();
+        sources_below(clause, &mut names);
+        let slices = names.iter().filter_map(|name| sources.get(name));
+        slices
+            .flat_map(|slice| slice.advanced.iter().copied())
+            .collect()
+    }
+
     fn fix_watermark(&self) {
-        self.epoch
-            .set_reached(self.epoch.state.watermarks.reached(self.policy));
+        let idle = self
+            .idleness
+            .idle(self.began_ms, |clause| self.is_alive(clause));
+        let reached = self.epoch.state.watermarks.reached(self.policy, &idle);
+        self.epoch.set_reached(reached);
+    }
+
+    /// Whether a clause's input gave a sign of life in the epoch.
+    fn is_alive(&self, clause: usize) -> bool {
+        self.epoch.times(clause).are_alive()
     }
 
     /// After the last row: reads what was left, and fixes the watermark.
@@ -265,15 +317,19 @@ impl Running {
             .gates()
             .map(|gate| Ok((gate.label(), gate.commit(&self.epoch)?)))
             .collect::<Result<_>>()?;
+        let ended_ms = now_ms(self.context.session_config());
+        let alive = |clause| self.is_alive(clause);
+        let idleness = self.idleness.after(self.began_ms, ended_ms, alive);
         Ok(Committed {
             reached: self.epoch.reached(),
-            clauses: self.clauses_seen(parts),
+            clauses: self.clauses_seen(parts, &idleness),
+            idleness,
             operators,
         })
     }
 
     /// What passed each clause.
-    fn clauses_seen(&self, parts: &Parts) -> Vec<ClauseSeen> {
+    fn clauses_seen(&self, parts: &Parts, idleness: &Idleness) -> Vec<ClauseSeen> {
         let observed = self.epoch.state.watermarks.snapshot();
         let seen = parts.clauses().into_iter().filter_map(|clause| {
             let mut sources = Vec::new();
@@ -283,6 +339,8 @@ impl Running {
                 sources,
                 observed: observed.get(clause.clause()).copied().flatten()?,
                 times: self.epoch.times(clause.clause()),
+                max_future: clause.max_future(),
+                idle_since_ms: idleness.idle_since_ms(clause.clause()),
             })
         });
         seen.collect()

@@ -9,6 +9,7 @@
 //!    starts from nothing and ends with its input.
 
 mod attach;
+mod clock;
 mod epoch;
 mod exec;
 mod in_flight;
@@ -24,6 +25,7 @@ mod sources;
 mod trigger;
 
 pub use attach::{Attached, EpochRows, EpochSink, RunState};
+pub use clock::{QueryClock, instant_of_ms, now_ms};
 pub use exec::{QueryPlanner, StreamQueryExec};
 pub use outlook::{Lines, Standing, Totals};
 pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};

@@ -1,6 +1,8 @@
 //! Why a streaming table has no output yet, and what would bring it: the answer to
 //! `EXPLAIN STREAMING TABLE name`.
 
+mod causes;
+
 use std::collections::VecDeque;
 
 use super::progress::{ClauseProgress, EpochProgress};
@@ -23,6 +25,9 @@ pub struct Totals {
     pub null_rows: u64,
     /// Rows that can have no window.
     pub rejected_rows: u64,
+    /// Rows that were later than now by more than `max_future`.
+    #[serde(default)]
+    pub guarded_rows: u64,
     /// Records that could not be read.
     pub skipped_records: u64,
     /// Rows emitted.
@@ -39,6 +44,7 @@ impl Totals {
         self.late_rows += epoch.late_rows;
         self.null_rows += epoch.null_rows;
         self.rejected_rows += epoch.rejected_rows;
+        self.guarded_rows += epoch.guarded_rows;
         self.skipped_records += epoch.skipped_records;
         self.output_rows += epoch.output_rows;
         let removed = epoch.operators.iter().map(|one| one.state_rows_removed);
@@ -65,6 +71,8 @@ pub struct Standing<'a> {
     pub unread: Option<Vec<(String, Unread)>>,
     /// Whether it refreshes by itself.
     pub status: QueryStatus,
+    /// What the clock says.
+    pub now: Instant,
 }
 
 /// Late rows are worth a word when there is more than one in so many: fewer is what a delay is chosen for.
@@ -84,14 +92,17 @@ impl Standing<'_> {
         }
         lines.push(("watermark", self.watermark()));
         lines.extend(self.holders().into_iter().map(|held| ("held by", held)));
+        lines.extend(self.futures().into_iter().map(|cause| ("cause", cause)));
         lines.push(("next to close", self.next_to_close()));
         if let Some(row) = self.closing_row() {
             lines.push(("closed by", row));
         }
         lines.push(("open", self.open()));
         lines.extend(self.silent().into_iter().map(|silent| ("silent", silent)));
+        lines.extend(self.idle().into_iter().map(|idle| ("idle", idle)));
         lines.push(("lost", self.lost()));
         lines.extend(self.too_many_late());
+        lines.extend(self.guarded().into_iter().map(|rows| ("guarded", rows)));
         lines.push(("emitted", self.emitted()));
         lines.extend(self.waiting().into_iter().map(|waits| ("not read", waits)));
         lines.push(("next", self.next()));
@@ -119,16 +130,10 @@ impl Standing<'_> {
 
     /// The clauses whose watermark is the query's.
     fn holders(&self) -> Vec<String> {
-        let watermarks = self.clauses().iter().map(|one| one.observed.watermark());
-        let held = match self.policy {
-            WatermarkPolicy::Min => watermarks.min(),
-            WatermarkPolicy::Max => watermarks.max(),
-        };
-        let holding = self
-            .clauses()
-            .iter()
-            .filter(|one| Some(one.observed.watermark()) == held);
-        holding.map(holder).collect()
+        if self.policy == WatermarkPolicy::Min && self.all_idle() {
+            return vec!["no input: all are idle, and the watermark stays".to_owned()];
+        }
+        self.holding().into_iter().map(holder).collect()
     }
 
     /// The least watermark that closes a window.
@@ -165,14 +170,20 @@ impl Standing<'_> {
     /// The row that would close the next window.
     fn closing_row(&self) -> Option<String> {
         let due = self.due()?;
+        let all_idle = self.all_idle();
+        // An idle input is not waited for, unless there is no other: then one row of any is enough.
+        let counts = |one: &&ClauseProgress| {
+            self.policy == WatermarkPolicy::Max || all_idle || one.idle_since.is_none()
+        };
         let behind = self
             .clauses()
             .iter()
+            .filter(counts)
             .filter(|one| one.observed.watermark().is_none_or(|at| at < due));
         let rows: Vec<String> = behind.map(|one| row_of(one, due)).collect();
         let joined = match self.policy {
-            WatermarkPolicy::Min => rows.join(" and "),
-            WatermarkPolicy::Max => rows.join(" or "),
+            WatermarkPolicy::Min if !all_idle => rows.join(" and "),
+            WatermarkPolicy::Min | WatermarkPolicy::Max => rows.join(" or "),
         };
         Some(joined)
     }
@@ -217,15 +228,20 @@ impl Standing<'_> {
             late_rows,
             null_rows,
             rejected_rows,
+            guarded_rows,
             skipped_records,
             ..
         } = self.totals;
+        let guarded = match guarded_rows {
+            0 => String::new(),
+            rows => format!(", {rows} of the future"),
+        };
         let unreadable = match skipped_records {
             0 => String::new(),
             records => format!(", {} unreadable", counted(records, "record")),
         };
         format!(
-            "{late_rows} late, {null_rows} without event time, {rejected_rows} without a window, of {} read{unreadable}",
+            "{late_rows} late, {null_rows} without event time, {rejected_rows} without a window{guarded}, of {} read{unreadable}",
             counted(input_rows, "row"),
         )
     }
@@ -319,13 +335,16 @@ impl Standing<'_> {
         if self.last().is_none() {
             return refresh;
         }
+        if let Some(ahead) = self.ahead() {
+            return ahead;
+        }
         if !self.waiting().is_empty() {
             return format!("{refresh}: it reads what has arrived");
         }
         if input_rows == 0 {
             return format!("give the sources rows, then {refresh}");
         }
-        if let Some(unseen) = self.unseen() {
+        if let Some(unseen) = self.all_guarded().or_else(|| self.unseen()) {
             return unseen;
         }
         if output_rows == 0 && late_rows + null_rows == input_rows && late_rows > 0 {
@@ -346,12 +365,13 @@ impl Standing<'_> {
 
     /// What to do about a clause that holds the watermark because it has seen nothing.
     fn unseen(&self) -> Option<String> {
-        let unseen = |one: &&ClauseProgress| one.observed.greatest.is_none();
+        let unseen =
+            |one: &&ClauseProgress| one.observed.greatest.is_none() && one.idle_since.is_none();
         let held = self.last()?.watermark.is_none();
         let first = self.clauses().iter().find(unseen).filter(|_| held)?;
         let others = self.clauses().iter().any(|one| !unseen(&one));
         let or = if others && self.policy == WatermarkPolicy::Min {
-            ", or set multiple_watermark_policy = 'max'"
+            ", or set idle_timeout, or multiple_watermark_policy = 'max'"
         } else {
             ""
         };

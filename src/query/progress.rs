@@ -31,6 +31,9 @@ pub struct EpochProgress {
     pub null_rows: u64,
     /// Rows that can have no window: its bounds are outside the type.
     pub rejected_rows: u64,
+    /// Rows whose event time was later than now by more than `max_future`: they were set aside at their clause.
+    #[serde(default)]
+    pub guarded_rows: u64,
     /// Rows the query emitted.
     pub output_rows: u64,
     /// Windows that hold rows and have not closed.
@@ -124,6 +127,15 @@ pub struct ClauseProgress {
     pub rows: u64,
     /// Rows among them without an event time.
     pub null_rows: u64,
+    /// How much later than now an event time might be, as a person reads it; none where every row passes.
+    #[serde(default)]
+    pub max_future: Option<String>,
+    /// Rows that did not pass, for they were later.
+    #[serde(default)]
+    pub guarded_rows: u64,
+    /// Greatest event time of those.
+    #[serde(default)]
+    pub guarded_max: Option<String>,
     /// Least event time of the epoch's rows.
     pub event_time_min: Option<String>,
     /// Greatest event time of the epoch's rows.
@@ -132,6 +144,10 @@ pub struct ClauseProgress {
     pub event_time_avg: Option<String>,
     /// Watermark that this clause alone would make.
     pub watermark: Option<String>,
+    /// When it last gave a row by the clock (UTC), or the query began, if it has been idle since: it does not hold the
+    /// query's watermark.
+    #[serde(default)]
+    pub idle_since: Option<String>,
     pub(crate) observed: Observed,
 }
 

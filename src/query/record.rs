@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant as Clock};
 
 use super::attach::RunState;
+use super::clock::instant_of_ms;
 use super::epoch::{ClauseSeen, Committed};
 use super::progress::{ClauseProgress, EpochProgress, OperatorProgress, Phases, SourceProgress};
 use super::show::show_instant;
@@ -71,6 +72,11 @@ pub(super) fn record(
         late_rows: fates.late,
         null_rows: fates.null,
         rejected_rows: fates.rejected,
+        guarded_rows: committed
+            .clauses
+            .iter()
+            .map(|seen| seen.times.guarded)
+            .sum(),
         output_rows,
         open_windows: total(&|counts| counts.open_windows),
         open_rows: total(&|counts| counts.open_rows),
@@ -103,6 +109,8 @@ fn clause(seen: ClauseSeen, home: &str) -> ClauseProgress {
         sources,
         observed,
         times,
+        max_future,
+        idle_since_ms,
     } = seen;
     let sources: Vec<&str> = sources.iter().map(|name| short(name, home)).collect();
     let show = |at: Option<Instant>| at.map(|at| show_instant(at, observed.unit, observed.zoned));
@@ -113,10 +121,19 @@ fn clause(seen: ClauseSeen, home: &str) -> ClauseProgress {
         delay: observed.delay.to_string(),
         rows: times.rows,
         null_rows: times.rows - times.timed,
+        max_future: max_future.map(|span| span.to_string()),
+        guarded_rows: times.guarded,
+        guarded_max: show(
+            times
+                .greatest_guarded
+                .map(|tick| observed.unit.instant(tick)),
+        ),
         event_time_min: show(least),
         event_time_max: show(greatest),
         event_time_avg: show(mean),
         watermark: show(observed.watermark()),
+        idle_since: idle_since_ms
+            .map(|ms| show_instant(instant_of_ms(ms), Unit::Millisecond, true)),
         observed,
     }
 }

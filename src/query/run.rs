@@ -11,6 +11,7 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 
 use super::attach::{Attached, EpochRows, RunState};
+use super::clock::{instant_of_ms, now_ms};
 use super::epoch::{Committed, Parts, Running, made_anew};
 use super::late::late_rows;
 use super::metrics::RunMetrics;
@@ -61,7 +62,8 @@ impl Drop for LiveGuard {
 
 impl Run {
     /// Runs epochs until there is nothing more to read. A streaming table reads what is there and
-    /// runs at least one epoch, unless its query was started: then none where nothing has arrived. A query
+    /// runs at least one epoch, unless its query was started: then none where nothing has arrived and no input has
+    /// become idle. A query
     /// with a reader goes on as long as an endless source may give more, and closes every window when its
     /// input has ended.
     ///
@@ -85,6 +87,9 @@ impl Run {
         let uses = open_cursors(&self.plan, state, &settings)?;
         self.check_sources(state)?;
         state.undo();
+        state
+            .idleness
+            .watch(parts.timeouts_ms(self.policy), self.now_ms());
         let env = ReadEnv {
             session: Arc::clone(&self.session),
             task: Arc::clone(&self.context),
@@ -99,9 +104,8 @@ impl Run {
             let mut taken = take(state, &uses, feeds, &env).await?;
             watch.phases.read = watch.lap();
             if idle_epoch
-                || taken
-                    .iter()
-                    .any(|taken| taken.rows > 0 || taken.skipped > 0 || !taken.changed.is_empty())
+                || taken.iter().any(Taken::is_something)
+                || state.idleness.next_ms(self.now_ms()) == Some(0)
             {
                 let shown = self.shows(&taken, &settings);
                 let Some(progress) = self.turn(state, &uses, &mut taken, watch, shown).await?
@@ -135,6 +139,11 @@ impl Run {
             Output::Table(table) => table.orders.as_ref(),
             Output::Reader(_) => None,
         }
+    }
+
+    /// What the clock says, in milliseconds since 1970.
+    fn now_ms(&self) -> i64 {
+        now_ms(self.context.session_config())
     }
 
     /// Refuses a source that cannot give rows again where a checkpoint counts on it.
@@ -174,6 +183,7 @@ impl Run {
                 batches: taken.batches.clone(),
                 feed: taken.feed.clone().map(|feed| feed as _),
                 columns: one.columns.clone(),
+                advanced: taken.passed.times.clone(),
             };
             (one.name.clone(), slice)
         });
@@ -262,6 +272,7 @@ impl Run {
         watch: &Stopwatch,
     ) -> EpochProgress {
         let reached = committed.reached;
+        state.idleness = committed.idleness.clone();
         let home = home(&self.session);
         let sources = given(uses, taken, &home);
         let progress = record(state, committed, &home, sources, output_rows, watch);
@@ -298,13 +309,15 @@ impl Run {
         closing: bool,
         sources: HashMap<String, SourceSlice>,
     ) -> Running {
-        let epoch = Arc::new(Epoch::new(
+        let began_ms = self.now_ms();
+        let epoch = Epoch::new(
             state.next_epoch,
             state.watermark,
             closing,
             sources,
             Arc::clone(&state.state),
-        ));
+        );
+        let epoch = Arc::new(epoch.at(instant_of_ms(began_ms)));
         let inputs = Arc::new(Inputs::default());
         let config = self
             .context
@@ -328,6 +341,8 @@ impl Run {
             inputs,
             context: Arc::new(context),
             policy: self.policy,
+            began_ms,
+            idleness: state.idleness.clone(),
         }
     }
 

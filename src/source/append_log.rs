@@ -11,6 +11,7 @@
 //!
 //! - `base <= rows`, and `rows` never falls: both change under the lock of the rows.
 //! - Rows of one append become visible together, after [`Keep`] has made them durable.
+//! - Marks ([`advance`](AppendLog::advance)) stand between rows, and are kept in memory only.
 //! - Writers wait for each other; readers wait for no writer that is making rows durable.
 
 use std::fmt::Debug;
@@ -22,9 +23,11 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use tokio::sync::watch;
 
+use super::marks::{Marks, Passed};
 use super::retention::{Arrivals, Retention};
 use super::{Arrival, Position, Reader, conform};
 use crate::error::Refusal;
+use crate::time::Instant;
 
 /// Rows of a batch that is kept: large ones are cut so that partitions share them evenly.
 pub(super) const BATCH_ROWS: usize = 8_192;
@@ -60,8 +63,17 @@ pub struct AppendLog {
     id: String,
     /// Held by who appends, from the number of the first new row until the rows are visible.
     writing: Mutex<()>,
-    /// Number of the next row, for readers that wait.
-    arrived: watch::Sender<u64>,
+    /// What has come, for readers that wait.
+    arrived: watch::Sender<Come>,
+}
+
+/// How far a log is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Come {
+    /// Number of the next row.
+    rows: u64,
+    /// How many marks have been set.
+    marks: u64,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +87,8 @@ struct Inner {
     rows: u64,
     /// When the rows that are kept arrived, if they go by it.
     arrivals: Arrivals,
+    /// What was said of the event time without a row.
+    marks: Marks,
 }
 
 /// Rows that were asked for and have been removed.
@@ -104,7 +118,10 @@ impl AppendLog {
             retention: None,
             id: String::new(),
             writing: Mutex::default(),
-            arrived: watch::Sender::new(base),
+            arrived: watch::Sender::new(Come {
+                rows: base,
+                marks: 0,
+            }),
         }
     }
 
@@ -152,9 +169,10 @@ impl AppendLog {
         self.inner().rows
     }
 
-    /// The rows behind a position; without one those behind what is removed.
-    pub(super) fn awaited(&self, position: Option<&Position>) -> Awaited {
+    /// The rows behind a position, without one those behind what is removed; and the marks behind so many.
+    pub(super) fn awaited(&self, position: Option<&Position>, marks: u64) -> Awaited {
         Awaited {
+            marks,
             row: match position {
                 Some(Position::Rows(rows)) => *rows,
                 _ => self.base(),
@@ -212,8 +230,24 @@ impl AppendLog {
             inner.arrivals.push(rows, arrived);
         }
         drop(inner);
-        self.arrived.send_replace(rows);
+        self.arrived.send_modify(|come| come.rows = rows);
         Ok(())
+    }
+
+    /// Says without a row that its readers are to take the event time for as far as that: those who have passed the
+    /// rows that are there now, in the epoch that finds it. It is not kept on disk.
+    pub fn advance(&self, to: Instant) {
+        let mut inner = self.inner_mut();
+        let row = inner.rows;
+        let marks = inner.marks.set(row, to);
+        drop(inner);
+        self.arrived
+            .send_modify(|come| come.marks = come.marks.max(marks));
+    }
+
+    /// What was said of the event time before the row of this number.
+    fn passed(&self, row: u64) -> Passed {
+        self.inner().marks.passed(row)
     }
 
     /// When rows that are appended now arrive, in milliseconds since 1970; none where rows do not go by it.
@@ -273,6 +307,7 @@ impl AppendLog {
             *inner = Inner {
                 base: first,
                 rows: first,
+                marks: std::mem::take(&mut inner.marks),
                 ..Inner::default()
             };
         }
@@ -355,14 +390,17 @@ pub(crate) fn behind(rows: &[RecordBatch], mut skip: u64) -> Vec<RecordBatch> {
 pub struct Awaited {
     /// Number of the first of them.
     row: u64,
-    arrived: watch::Receiver<u64>,
+    /// How many marks have been seen.
+    marks: u64,
+    arrived: watch::Receiver<Come>,
 }
 
 impl Awaited {
-    /// Waits until there is one.
+    /// Waits until there is one, or a mark that has not been seen.
     pub async fn arrived(&mut self) {
-        let row = self.row;
-        if self.arrived.wait_for(|rows| *rows > row).await.is_err() {
+        let (row, marks) = (self.row, self.marks);
+        let more = |come: &Come| come.rows > row || come.marks > marks;
+        if self.arrived.wait_for(more).await.is_err() {
             // The log is gone: nothing arrives any more.
             futures::future::pending::<()>().await;
         }
@@ -377,7 +415,7 @@ pub(super) struct LogReader {
     columns: Vec<usize>,
     from: u64,
     at: u64,
-    arrived: watch::Receiver<u64>,
+    arrived: watch::Receiver<Come>,
 }
 
 impl LogReader {
@@ -433,7 +471,7 @@ impl Reader for LogReader {
 
     async fn arrived(&mut self) {
         let at = self.at;
-        if self.arrived.wait_for(|rows| *rows > at).await.is_err() {
+        if self.arrived.wait_for(|come| come.rows > at).await.is_err() {
             // The log holds its own sender: it cannot be gone while we read it.
             futures::future::pending::<()>().await;
         }
@@ -441,6 +479,10 @@ impl Reader for LogReader {
 
     fn position(&mut self, rows: u64) -> Position {
         Position::Rows(self.from + rows)
+    }
+
+    fn passed(&self, rows: u64) -> Passed {
+        self.log.passed(self.from + rows)
     }
 }
 

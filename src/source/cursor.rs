@@ -16,7 +16,7 @@ use datafusion::datasource::listing::ListingTable;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{AppendTable, Arrival, Awaited, Position, ReadEnv, Reader, identity, open};
+use super::{AppendTable, Arrival, Awaited, Passed, Position, ReadEnv, Reader, identity, open};
 use crate::config::OnBadRecord;
 use crate::error::Refusal;
 use crate::state::RowFeed;
@@ -54,6 +54,10 @@ pub struct Taken {
     pub ended: bool,
     /// Whether the source is one that gives rows as long as it is read.
     pub endless: bool,
+    /// What was said of the event time, without a row, up to the epoch's end.
+    pub passed: Passed,
+    /// Whether a part of that is new.
+    pub is_told: bool,
     end: Option<(u64, Position)>,
 }
 
@@ -62,6 +66,11 @@ impl Taken {
     /// there is a feed.
     pub fn position(&self) -> Option<&Position> {
         self.end.as_ref().map(|(_, position)| position)
+    }
+
+    /// Whether there is anything for an epoch to do.
+    pub fn is_something(&self) -> bool {
+        self.rows > 0 || self.skipped > 0 || !self.changed.is_empty() || self.is_told
     }
 }
 
@@ -91,6 +100,8 @@ pub struct Cursor {
     limits: Limits,
     position: Option<Position>,
     reading: Option<Reading>,
+    /// How many marks of the source committed epochs have seen.
+    marks: u64,
 }
 
 /// A reader that is open, and what it gave that no epoch has taken.
@@ -163,6 +174,7 @@ impl Cursor {
             limits,
             position: None,
             reading: None,
+            marks: 0,
         })
     }
 
@@ -303,7 +315,10 @@ impl Cursor {
             return internal_err!("a reader was opened");
         };
         match reading.all(cut).await {
-            Ok(taken) => Ok(taken),
+            Ok(taken) => {
+                let is_told = taken.passed.number > self.marks;
+                Ok(Taken { is_told, ..taken })
+            }
             Err(error) => {
                 self.close();
                 Err(error)
@@ -359,7 +374,7 @@ impl Cursor {
     /// something arrives.
     pub fn awaited(&self) -> Option<Awaited> {
         let table = self.provider.downcast_ref::<AppendTable>()?;
-        Some(table.log().awaited(self.position.as_ref()))
+        Some(table.log().awaited(self.position.as_ref(), self.marks))
     }
 
     /// Moves behind what a committed epoch took.
@@ -368,6 +383,7 @@ impl Cursor {
             reading.taken = *rows;
             reading.running.clear();
             self.position = Some(position.clone());
+            self.marks = taken.passed.number;
         }
     }
 
@@ -448,6 +464,8 @@ impl Reading {
             more,
             ended,
             endless: self.reader.endless(),
+            passed: self.reader.passed(total),
+            is_told: false,
             end: Some((total, self.reader.position(total))),
         })
     }

@@ -16,6 +16,7 @@ mod conform;
 mod cursor;
 mod done;
 mod files;
+mod marks;
 mod position;
 mod provider;
 mod retention;
@@ -27,6 +28,7 @@ pub(crate) use conform::conform;
 pub(crate) use cursor::no_epoch_column;
 pub use cursor::{Cursor, Feed, Limits, Taken};
 pub use done::DoneFiles;
+pub use marks::Passed;
 pub use position::{Begun, FileIdentity, FilePosition, Position};
 pub use retention::{Arrivals, Clock, Readers, Retention, SystemClock};
 
@@ -82,6 +84,11 @@ pub trait Reader: Send {
     /// Position after so many of the rows given since the reader was opened: at least as many as when it
     /// was asked for last.
     fn position(&mut self, rows: u64) -> Position;
+
+    /// What was said of the event time, without a row, before so many of the rows given since the reader was opened.
+    fn passed(&self, _rows: u64) -> Passed {
+        Passed::default()
+    }
 
     /// Records left out so far because they could not be read.
     fn skipped(&self) -> u64 {

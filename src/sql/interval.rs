@@ -1,61 +1,9 @@
-//! Lengths of time as text: `10 minutes`, `1 hour 30 minutes`, `1 day -10 seconds`.
-//!
-//! The grammar is Arrow's interval grammar, read by Arrow; what is added here is what a delay or a
-//! window size may not be: without a unit, or in months and years, which have no fixed length.
-//! [`interval_text`] makes that text of the tokens of an INTERVAL literal.
+//! INTERVAL literals: [`interval_text`] makes of their tokens a text that [`parse_span`] reads.
 
-use datafusion::arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
+pub(crate) use crate::config::{SpanError, parse_span};
 use crate::sql::tokens::{as_word, is};
-use crate::time::Span;
-
-/// Why a text is not a length of time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SpanError {
-    /// It has months or years.
-    Months,
-    /// It cannot be read; the reason as a sentence without its full stop.
-    Unreadable(String),
-}
-
-/// Reads a length of time. A leading word `interval` is allowed, as Spark allows it.
-pub(crate) fn parse_span(text: &str) -> Result<Span, SpanError> {
-    let body = text.trim();
-    let body = match body.get(..9) {
-        Some(word) if word.eq_ignore_ascii_case("interval ") => body[9..].trim_start(),
-        _ => body,
-    };
-    if !body.chars().any(|c| c.is_ascii_alphabetic()) {
-        return Err(SpanError::Unreadable(format!("'{text}' has no unit")));
-    }
-    if let Some(unit) = fraction_of(body) {
-        let reason = format!("'{text}' has a fraction of {unit}: only seconds have fractions");
-        return Err(SpanError::Unreadable(reason));
-    }
-    let parsed = parse_interval_month_day_nano(body)
-        .map_err(|_| SpanError::Unreadable(format!("'{text}' is not a length of time")))?;
-    if parsed.months != 0 {
-        return Err(SpanError::Months);
-    }
-    Ok(Span::from_days_and_nanos(parsed.days, parsed.nanoseconds))
-}
-
-/// The unit other than seconds that a text gives a fraction of.
-fn fraction_of(text: &str) -> Option<&str> {
-    let mut words = text.split_whitespace();
-    while let Some(word) = words.next() {
-        let fraction = word.contains('.')
-            && word.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
-        if fraction {
-            let unit = words.next()?;
-            if !unit.to_ascii_lowercase().starts_with("sec") && unit != "s" {
-                return Some(unit);
-            }
-        }
-    }
-    None
-}
 
 /// The literal that begins at `start`, behind the word `INTERVAL`, as one text, and the index behind
 /// it: `'10 minutes'`, `10 MINUTES 30 SECONDS`. The text is empty if there is no literal.
@@ -190,21 +138,6 @@ pub(crate) fn is_unit(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn seconds(text: &str) -> Option<i128> {
-        parse_span(text)
-            .ok()
-            .map(|span| span.nanos() / 1_000_000_000)
-    }
-
-    #[test]
-    fn units_add_up_each_with_its_own_sign() {
-        assert_eq!(seconds("10 minutes"), Some(600));
-        assert_eq!(seconds("1 hour 30 minutes"), Some(5_400));
-        assert_eq!(seconds("1 day -10 seconds"), Some(86_390));
-        assert_eq!(seconds("interval 1 week"), Some(604_800));
-        assert_eq!(seconds("-5 minutes"), Some(-300));
-    }
-
     #[test]
     fn two_unit_forms_are_spelled_out() {
         assert_eq!(
@@ -220,22 +153,5 @@ mod tests {
             Some("-1 minute -30.5 second")
         );
         assert_eq!(between_units("1:2:3", "HOUR", "MINUTE"), None);
-    }
-
-    #[test]
-    fn what_has_no_fixed_length_or_no_unit_is_refused() {
-        assert!(matches!(
-            parse_span("1.5 minutes"),
-            Err(SpanError::Unreadable(_))
-        ));
-        assert_eq!(seconds("1.5 seconds"), Some(1));
-        assert_eq!(parse_span("1 month"), Err(SpanError::Months));
-        assert_eq!(parse_span("1 year 1 day"), Err(SpanError::Months));
-        assert!(matches!(parse_span("5"), Err(SpanError::Unreadable(_))));
-        assert!(matches!(
-            parse_span("five minutes"),
-            Err(SpanError::Unreadable(_))
-        ));
-        assert!(matches!(parse_span(""), Err(SpanError::Unreadable(_))));
     }
 }

@@ -26,6 +26,8 @@ pub struct SourceSlice {
     pub feed: Option<Arc<dyn RowFeed>>,
     /// Which columns of the table the batches have, as indices into its schema.
     pub columns: Vec<usize>,
+    /// Event times that were said of the source without a row, up to the epoch's end.
+    pub advanced: Vec<Instant>,
 }
 
 /// Gives rows to whoever asks first.
@@ -175,6 +177,8 @@ pub struct Epoch {
     pub number: u64,
     /// Watermark when it began.
     pub started_at: Option<Instant>,
+    /// What time it is for all its rows.
+    pub now: Instant,
     /// Whether every window closes at its end: the input has ended.
     pub closing: bool,
     /// Rows of each source, by its name.
@@ -202,6 +206,7 @@ impl Epoch {
         Self {
             number,
             started_at,
+            now: Instant::from_nanos(0),
             closing,
             sources,
             state,
@@ -211,6 +216,13 @@ impl Epoch {
             times: Mutex::default(),
             aside: Mutex::default(),
         }
+    }
+
+    /// The epoch at this time of day; without it it is 1970.
+    #[must_use]
+    pub fn at(mut self, now: Instant) -> Self {
+        self.now = now;
+        self
     }
 
     /// Whether it has so few rows that handing them to other tasks costs more than they do.

@@ -18,6 +18,7 @@ mod dense;
 mod epoch;
 mod gate;
 mod groups;
+mod idleness;
 mod keys;
 mod lateness;
 mod memory;
@@ -38,6 +39,7 @@ pub use gate::{
     Fragments, GateAdded, GateShape, GateState, Release, Released, SharedSlices, WindowOfSlices,
     rows_of,
 };
+pub use idleness::Idleness;
 pub use keys::KeyNumbers;
 pub use lateness::{BUCKETS, Disorder, Lateness, Outcome, WINDOWS, usual_delays};
 pub use memory::MEMORY_LIMIT;

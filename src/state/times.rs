@@ -18,6 +18,12 @@ pub struct EventTimes {
     pub least: Option<i64>,
     /// Greatest event time.
     pub greatest: Option<i64>,
+    /// Rows that did not pass, for their event time was beyond the clause's guard; not in the figures above.
+    pub guarded: u64,
+    /// Greatest event time of those.
+    pub greatest_guarded: Option<i64>,
+    /// Whether more was said of the event time without a row than had been seen.
+    pub advanced: bool,
     sum: i128,
 }
 
@@ -32,6 +38,7 @@ impl EventTimes {
                 least: Some(least),
                 greatest: Some(greatest),
                 sum: sum(times.values(), least, greatest),
+                ..Self::default()
             };
         }
         Self {
@@ -40,7 +47,13 @@ impl EventTimes {
             least: min(times),
             greatest: max(times),
             sum: times.iter().flatten().map(i128::from).sum(),
+            ..Self::default()
         }
+    }
+
+    /// Whether the clause's input gave a sign of life.
+    pub fn are_alive(&self) -> bool {
+        self.rows > 0 || self.advanced
     }
 
     /// Adds other event times.
@@ -49,6 +62,9 @@ impl EventTimes {
         self.timed += other.timed;
         self.least = self.least.into_iter().chain(other.least).min();
         self.greatest = self.greatest.max(other.greatest);
+        self.guarded += other.guarded;
+        self.greatest_guarded = self.greatest_guarded.max(other.greatest_guarded);
+        self.advanced |= other.advanced;
         self.sum += other.sum;
     }
 

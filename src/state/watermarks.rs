@@ -1,5 +1,6 @@
 //! The watermark of a query: what its clauses have observed, and how far it has come.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::config::WatermarkPolicy;
@@ -52,10 +53,18 @@ impl Watermarks {
         }
     }
 
-    /// The watermark that the clauses together make.
-    pub fn reached(&self, policy: WatermarkPolicy) -> Option<Instant> {
+    /// Greatest event time that a clause has seen, in ticks of its column.
+    pub fn greatest(&self, clause: usize) -> Option<i64> {
+        self.lock().get(clause).copied().flatten()?.greatest
+    }
+
+    /// The watermark that the clauses together make; idle ones do not hold the least. None if all are idle: it stays
+    /// where it is.
+    pub fn reached(&self, policy: WatermarkPolicy, idle: &BTreeSet<usize>) -> Option<Instant> {
         let clauses = self.lock();
-        let each = clauses.iter().flatten().map(Observed::watermark);
+        let counts = |clause: &usize| policy == WatermarkPolicy::Max || !idle.contains(clause);
+        let clauses = clauses.iter().enumerate().filter(|(at, _)| counts(at));
+        let each = clauses.filter_map(|(_, seen)| Some(seen.as_ref()?.watermark()));
         match policy {
             WatermarkPolicy::Min => each.min().flatten(),
             WatermarkPolicy::Max => each.max().flatten(),
@@ -102,14 +111,17 @@ mod tests {
         watermarks.observe(0, seen(None, 0));
         watermarks.observe(1, seen(None, 0));
         watermarks.observe(0, seen(100, 10));
-        assert_eq!(watermarks.reached(WatermarkPolicy::Min), None);
         assert_eq!(
-            watermarks.reached(WatermarkPolicy::Max),
+            watermarks.reached(WatermarkPolicy::Min, &BTreeSet::new()),
+            None
+        );
+        assert_eq!(
+            watermarks.reached(WatermarkPolicy::Max, &BTreeSet::new()),
             Some(Unit::Second.instant(90))
         );
         watermarks.observe(1, seen(50, 0));
         assert_eq!(
-            watermarks.reached(WatermarkPolicy::Min),
+            watermarks.reached(WatermarkPolicy::Min, &BTreeSet::new()),
             Some(Unit::Second.instant(50))
         );
     }
@@ -121,8 +133,24 @@ mod tests {
         watermarks.observe(0, seen(40, 0));
         watermarks.observe(0, seen(None, 0));
         assert_eq!(
-            watermarks.reached(WatermarkPolicy::Min),
+            watermarks.reached(WatermarkPolicy::Min, &BTreeSet::new()),
             Some(Unit::Second.instant(100))
         );
+    }
+
+    #[test]
+    fn an_idle_clause_does_not_hold_the_least_and_if_all_are_it_stays() {
+        let watermarks = Watermarks::default();
+        watermarks.observe(0, seen(100, 10));
+        watermarks.observe(1, seen(None, 0));
+        watermarks.observe(2, seen(60, 0));
+        let reached =
+            |policy, idle: &[usize]| watermarks.reached(policy, &idle.iter().copied().collect());
+        let at = |seconds| Some(Unit::Second.instant(seconds));
+        assert_eq!(reached(WatermarkPolicy::Min, &[0]), None);
+        assert_eq!(reached(WatermarkPolicy::Min, &[1]), at(60));
+        assert_eq!(reached(WatermarkPolicy::Min, &[1, 2]), at(90));
+        assert_eq!(reached(WatermarkPolicy::Min, &[0, 1, 2]), None);
+        assert_eq!(reached(WatermarkPolicy::Max, &[0, 1, 2]), at(90));
     }
 }

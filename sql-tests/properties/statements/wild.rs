@@ -16,6 +16,7 @@ pub(super) struct Wild<'a> {
 
 /// Settings besides the output mode.
 const SETTINGS: &str = "tidegate.end_of_input = 'hold'|tidegate.multiple_watermark_policy = 'max'|\
+    tidegate.max_future = '0 seconds'|tidegate.idle_timeout = '1 second'|\
     tidegate.epoch_by = 'k'|datafusion.execution.batch_size = 3|datafusion.optimizer.max_passes = 1|\
     datafusion.execution.time_zone = '+05:30'|datafusion.optimizer.filter_null_join_keys = true|\
     datafusion.sql_parser.enable_ident_normalization = false|datafusion.optimizer.prefer_hash_join = false";

@@ -130,11 +130,13 @@ fn has_epoch_column(
 }
 
 /// Options of `WITH (…)` behind a stream's name.
-const STREAM_OPTIONS: [&str; 4] = [
+const STREAM_OPTIONS: [&str; 6] = [
     "epoch_by",
     "max_rows_per_epoch",
     "max_files_per_epoch",
     "on_bad_record",
+    "max_future",
+    "idle_timeout",
 ];
 
 /// A scan whose rows come epoch by epoch.
