@@ -98,13 +98,12 @@ impl Gated {
                 self.note(format!("no {event}"));
             }
         }
-        match self.seen().fails.take_if(|fails| *fails == number) {
-            Some(_) => {
-                self.seen().writing = None;
-                Err(io::Error::other("the disk is full"))
-            }
-            None => Ok(()),
+        let mut seen = self.seen();
+        if seen.fails != Some(number) {
+            return Ok(());
         }
+        (seen.fails, seen.writing) = (None, None);
+        Err(io::Error::other("the disk is full"))
     }
 
     /// Who else is at the checkpoints while one is being written is noted.
