@@ -259,7 +259,6 @@ async fn the_next_epoch_reads_while_one_is_written_and_commits_when_it_is_handed
     assert_eq!(ctx.refresh("q").await.unwrap().len(), 5);
     for number in 1..5 {
         let order = [
-            format!("write {number}"),
             format!("row {}", number + 1),
             format!("written {number}"),
             format!("deliver {}", number - 1),
