@@ -65,18 +65,23 @@ impl Trouble {
     }
 }
 
-/// Trouble while the job runs: a statement that fails says of what, and does its work when it is run again.
-pub(crate) fn while_it_runs(job: &Job, stride: Stride) {
-    let started = Instant::now();
-    let expected = Expected::of(job);
-    let calls = block(async {
+/// The calls of a job that nothing disturbs, from the opening to the end.
+pub(crate) fn calls(job: &Job) -> Vec<Called> {
+    block(async {
         let tap = Arc::new(Tap::on(&SimDisk::new(0)));
         let ctx = open(Arc::clone(&tap) as _, PARTITIONS)
             .await
             .expect("it is opened");
         job.run(&ctx, &mut Done::default()).await.expect("it runs");
         tap.take()
-    });
+    })
+}
+
+/// Trouble while the job runs: a statement that fails says of what, and does its work when it is run again.
+pub(crate) fn while_it_runs(job: &Job, stride: Stride) {
+    let started = Instant::now();
+    let expected = Expected::of(job);
+    let calls = calls(job);
     let troubles = Trouble::in_calls(&calls, stride);
     let mut failed = 0_u64;
     for trouble in &troubles {

@@ -69,6 +69,17 @@ mod tap;
 
 use number::number;
 
+/// Each failure is aimed at a call by its number, though an epoch is written while the next one reads.
+#[test]
+fn the_calls_of_a_job_come_in_the_same_order_each_time() {
+    for job in [&job::WINDOWS, &job::ROWS, &job::LONG] {
+        let once = format!("{:?}", faults::calls(job));
+        for _ in 0..3 {
+            assert_eq!(format!("{:?}", faults::calls(job)), once, "{}", job.name);
+        }
+    }
+}
+
 #[test]
 fn windows_survive_a_crash_at_every_call() {
     points::every(&job::WINDOWS);
