@@ -320,10 +320,19 @@ impl Definition {
             .into());
         }
         match &self.late {
-            Some(_) => Ok((carry_rows(plan)?.plan, state)),
+            Some(_) => {
+                let guarded = is_guarded(&state);
+                Ok((carry_rows(plan, guarded)?.plan, state))
+            }
             None => Ok((plan, state)),
         }
     }
+}
+
+/// Whether clauses leave out event times of the future.
+fn is_guarded(state: &SessionState) -> bool {
+    let settings = crate::config::options(state.config_options());
+    settings.max_future.0.is_some()
 }
 
 /// The table of rows that a query does not count.
@@ -350,7 +359,7 @@ fn late_rows(
     }
     Ok(LateRows {
         name: TableReference::full(late.catalog, late.schema, late.table),
-        schema: carry_rows(plan.clone())?.schema,
+        schema: carry_rows(plan.clone(), is_guarded(state))?.schema,
     })
 }
 

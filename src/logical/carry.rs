@@ -62,15 +62,16 @@ pub struct Carrying {
     pub schema: SchemaRef,
 }
 
-/// Makes the operators of an analyzed query give the rows that they do not count.
+/// Makes the clauses and operators of an analyzed query give the rows that they do not count. With a guard against
+/// event times of the future a clause leaves rows out by itself.
 ///
 /// # Errors
-/// - no operator would ever drop a row
+/// - nothing would ever drop a row
 /// - a row does not reach the operator whole, or its columns cannot be those of a table
-pub fn carry_rows(plan: LogicalPlan) -> Result<Carrying> {
+pub fn carry_rows(plan: LogicalPlan, guarded: bool) -> Result<Carrying> {
     let whole = Whole::of(&plan)?;
     let carried = plan.transform_down(|node| whole.keep(node))?;
-    if !carried.transformed {
+    if !carried.transformed && !(guarded && whole.has_clause()) {
         return Err(Refusal::new(
             "LATE_ROWS_WITHOUT_OPERATOR",
             "42616",
@@ -80,9 +81,23 @@ pub fn carry_rows(plan: LogicalPlan) -> Result<Carrying> {
         .into());
     }
     Ok(Carrying {
-        plan: carried.data,
+        plan: carried.data.transform_up(keeping)?.data,
         schema: whole.schema(),
     })
+}
+
+/// A clause that keeps the rows which it leaves out itself.
+fn keeping(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Extension(Extension { node }) = &plan else {
+        return Ok(Transformed::no(plan));
+    };
+    match node.as_any().downcast_ref::<Watermark>() {
+        Some(clause) => Ok(Transformed::yes(extension(Watermark {
+            keeps_rows: true,
+            ..clause.clone()
+        }))),
+        None => Ok(Transformed::no(plan)),
+    }
 }
 
 /// A row as it reaches its clause: what all clauses of a query have together.
@@ -125,6 +140,10 @@ impl Whole {
             event_time: DataType::Timestamp(unit, zone.flatten()),
             unit,
         })
+    }
+
+    fn has_clause(&self) -> bool {
+        !self.fields.is_empty()
     }
 
     /// Schema of the table of rows.

@@ -24,6 +24,8 @@ pub struct Watermark {
     pub delay: Span,
     /// Number of this clause in its query, in the order of the plan; given by the analyzer.
     pub id: Option<usize>,
+    /// Whether rows that are not counted are kept: all columns are read then.
+    pub keeps_rows: bool,
 }
 
 impl Watermark {
@@ -85,10 +87,14 @@ impl UserDefinedLogicalNodeCore for Watermark {
             event_time,
             delay: self.delay,
             id: self.id,
+            keeps_rows: self.keeps_rows,
         })
     }
 
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        if self.keeps_rows {
+            return Some(vec![(0..self.input.schema().fields().len()).collect()]);
+        }
         let mut columns = output_columns.to_vec();
         columns.push(self.event_time_index().ok()?);
         columns.sort_unstable();

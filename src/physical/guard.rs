@@ -12,7 +12,11 @@
 //! - The least and greatest event time of a batch are known anyway: a batch without a guarded row is not looked at
 //!   again.
 
-use datafusion::arrow::array::{Array, AsArray, BooleanArray, Int64Array, RecordBatch};
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, AsArray, BooleanArray, Int64Array, RecordBatch, StructArray,
+};
 use datafusion::arrow::compute::kernels::cmp::gt;
 use datafusion::arrow::compute::{filter_record_batch, not, prep_null_mask_filter};
 use datafusion::arrow::datatypes::{
@@ -21,6 +25,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::{Result, internal_err};
 
+use crate::logical::EVENT_TIME;
 use crate::state::EventTimes;
 
 /// The rows of one partition on their way past a clause.
@@ -31,6 +36,8 @@ pub(super) struct Sight {
     /// Greatest event time that passes, in ticks; none where all do.
     bound: Option<i64>,
     times: EventTimes,
+    /// Guarded rows, if they are kept.
+    kept: Option<Vec<StructArray>>,
 }
 
 impl Sight {
@@ -40,7 +47,19 @@ impl Sight {
             column,
             bound,
             times: EventTimes::default(),
+            kept: None,
         }
+    }
+
+    /// The same, and guarded rows are kept if that is asked for.
+    pub(super) fn keeping(mut self, keeps: bool) -> Self {
+        self.kept = keeps.then(Vec::new);
+        self
+    }
+
+    /// The guarded rows, each once: structs of the clause's columns, and of the event time once more.
+    pub(super) fn take_kept(&mut self) -> Vec<StructArray> {
+        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What has been seen.
@@ -59,17 +78,23 @@ impl Sight {
         let guarded = filter_record_batch(&batch, &beyond)?;
         let passes = filter_record_batch(&batch, &not(&beyond)?)?;
         self.times.add(&event_times(&passes, self.column)?);
-        self.set_aside(&guarded, times.greatest);
+        self.times.guarded += guarded.num_rows() as u64;
+        self.times.greatest_guarded = self.times.greatest_guarded.max(times.greatest);
+        if let Some(kept) = &mut self.kept {
+            kept.push(row(&guarded, self.column)?);
+        }
         Ok(passes)
     }
+}
 
-    /// The one place where guarded rows are at hand: `guarded` has the columns of the clause's input, which are those
-    /// that the query reads of its sources and the event time. Here they are counted; whoever keeps rows that were not
-    /// counted in a window takes them here.
-    fn set_aside(&mut self, guarded: &RecordBatch, greatest: Option<i64>) {
-        self.times.guarded += guarded.num_rows() as u64;
-        self.times.greatest_guarded = self.times.greatest_guarded.max(greatest);
-    }
+/// Rows as a struct of their columns, and of the event time once more.
+fn row(batch: &RecordBatch, column: usize) -> Result<StructArray> {
+    let schema = batch.schema();
+    let time = schema.field(column).clone().with_name(EVENT_TIME);
+    let fields = schema.fields().iter().cloned().chain([Arc::new(time)]);
+    let columns = batch.columns().iter().chain([batch.column(column)]);
+    let columns = columns.cloned().collect();
+    Ok(StructArray::try_new(fields.collect(), columns, None)?)
 }
 
 /// Which rows of a batch have an event time greater than the bound.

@@ -61,7 +61,9 @@ impl ExtensionPlanner for StreamPlanner {
                 watermark.event_time_index()?,
                 watermark.delay,
             )?;
-            let exec = exec.with_limits(max_future, idle_timeout);
+            let exec = exec
+                .with_limits(max_future, idle_timeout)
+                .with_rows_kept(watermark.keeps_rows);
             return Ok(Some(Arc::new(exec)));
         }
         if let Some(dedup) = node.as_any().downcast_ref::<StreamDeduplicate>() {

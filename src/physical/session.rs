@@ -259,7 +259,13 @@ impl SessionInfo {
                 Some(end) if closed.contains(end) => Some(Reason::Late),
                 Some(_) => None,
             };
-            *fates.of(reason) += 1;
+            match reason {
+                None => fates.accepted += 1,
+                Some(Reason::Late) => fates.late += 1,
+                Some(Reason::Null) => fates.null += 1,
+                // Guarded rows have left at their clause.
+                Some(Reason::Rejected | Reason::Guarded) => fates.rejected += 1,
+            }
             stay += usize::from(reason.is_none());
             stays.append(reason.is_none());
             if let (Some(reason), Some(_)) = (reason, aside) {

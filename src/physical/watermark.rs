@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{Array, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err, plan_err};
@@ -21,7 +21,7 @@ use super::guard::Sight;
 use super::inputs::{Inputs, Leftover};
 use super::{epoch, one_child};
 use crate::config::{OptionalSpan, unit_of};
-use crate::state::{Epoch, EventTimes, Observed};
+use crate::state::{Epoch, EventTimes, Observed, Reason, SetAside, Windows};
 use crate::time::{Instant, Span, Unit};
 
 /// A WATERMARK clause at run time: rows pass unchanged, the greatest event time is noted. With a guard, rows that are
@@ -37,6 +37,8 @@ pub struct WatermarkExec {
     delay: Span,
     max_future: OptionalSpan,
     idle_timeout: OptionalSpan,
+    /// Whether guarded rows are kept.
+    keeps_rows: bool,
     properties: Arc<PlanProperties>,
 }
 
@@ -67,6 +69,7 @@ impl WatermarkExec {
             delay,
             max_future: OptionalSpan::default(),
             idle_timeout: OptionalSpan::default(),
+            keeps_rows: false,
             properties,
         })
     }
@@ -77,6 +80,17 @@ impl WatermarkExec {
         self.max_future = max_future;
         self.idle_timeout = idle_timeout;
         self
+    }
+
+    /// With the rows kept that it leaves out.
+    #[must_use]
+    pub fn with_rows_kept(mut self, keeps: bool) -> Self {
+        self.keeps_rows = keeps;
+        self
+    }
+
+    fn sight(&self, epoch: &Epoch) -> Sight {
+        Sight::new(self.column, self.bound(epoch)).keeping(self.keeps_rows)
     }
 
     /// How much later than now an event time may be.
@@ -155,10 +169,11 @@ impl WatermarkExec {
     /// Reads what readers of this clause have dropped, observing it.
     async fn finish(&self, leftover: Leftover, epoch: &Epoch) -> Result<()> {
         let mut stream = leftover.stream;
-        let mut sight = Sight::new(self.column, self.bound(epoch));
+        let mut sight = self.sight(epoch);
         while let Some(batch) = stream.next().await {
             sight.pass(batch?)?;
         }
+        set_guarded_aside(epoch, self.clause, &mut sight);
         let times = sight.times();
         epoch.observe(self.clause, self.observed(times.greatest), times);
         Ok(())
@@ -243,7 +258,8 @@ impl ExecutionPlan for WatermarkExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let exec = Self::try_new(one_child(children)?, self.clause, self.column, self.delay)?;
         Ok(Arc::new(
-            exec.with_limits(self.max_future, self.idle_timeout),
+            exec.with_limits(self.max_future, self.idle_timeout)
+                .with_rows_kept(self.keeps_rows),
         ))
     }
 
@@ -270,10 +286,28 @@ impl ExecutionPlan for WatermarkExec {
             input: Some(self.input.execute(partition, context)?),
             clause: self.clause,
             seen: self.observed(None),
-            sight: Sight::new(self.column, self.bound(&epoch)),
+            sight: self.sight(&epoch),
             epoch,
             inputs,
         }))
+    }
+}
+
+/// Sets the guarded rows of a clause aside, where they are kept.
+fn set_guarded_aside(epoch: &Epoch, clause: usize, sight: &mut Sight) {
+    for rows in sight.take_kept() {
+        let none = || Int64Array::new_null(rows.len());
+        let windows = Windows {
+            unit: Unit::Second,
+            starts: none(),
+            ends: none(),
+        };
+        epoch.set_aside(SetAside {
+            operator: format!("WATERMARK {clause}"),
+            reasons: vec![Reason::Guarded; rows.len()],
+            rows: Arc::new(rows),
+            windows,
+        });
     }
 }
 
@@ -298,6 +332,7 @@ impl Observer {
             ..self.seen
         };
         self.epoch.observe(self.clause, seen, self.sight.times());
+        set_guarded_aside(&self.epoch, self.clause, &mut self.sight);
         let clause = self.clause;
         self.inputs
             .end(leftover.map(|stream| Leftover { clause, stream }));

@@ -54,7 +54,7 @@ fn late_batch(
     let count = aside.reasons.len();
     let unit = unit(schema)?;
     let watermark = watermark.map(|watermark| unit.floor(watermark));
-    let event_times = event_times(rows)?;
+    let event_times = event_times(rows, schema)?;
     let late_by = event_times.iter().map(|time| watermark?.checked_sub(time?));
     let windows = &aside.windows;
     let bound = |ticks: &Int64Array| in_unit(ticks, windows.unit, unit);
@@ -92,10 +92,11 @@ fn unit(schema: &SchemaRef) -> Result<Unit> {
 }
 
 /// Event times of carried rows, in the unit of the table.
-fn event_times(rows: &StructArray) -> Result<Int64Array> {
+fn event_times(rows: &StructArray, schema: &SchemaRef) -> Result<Int64Array> {
     let times = rows.column_by_name(EVENT_TIME);
     let times = times.ok_or_else(|| internal_datafusion_err!("a carried row has an event time"))?;
-    Ok(cast(times, &DataType::Int64)?
+    let times = cast(times, schema.field_with_name("_watermark")?.data_type())?;
+    Ok(cast(&times, &DataType::Int64)?
         .as_primitive::<Int64Type>()
         .clone())
 }

@@ -15,6 +15,8 @@ pub enum Reason {
     Null,
     /// It can have no window: the gap is null or not above zero, or the bounds are outside the type.
     Rejected,
+    /// Its event time is further in the future than is believed.
+    Guarded,
 }
 
 impl Reason {
@@ -24,6 +26,7 @@ impl Reason {
             Reason::Late => "late",
             Reason::Null => "null",
             Reason::Rejected => "rejected",
+            Reason::Guarded => "guarded",
         }
     }
 }

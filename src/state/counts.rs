@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use datafusion::common::HashMap;
 
-use super::aside::Reason;
 use crate::time::Instant;
 
 /// Fates of the rows of one epoch at one operator. Every row is exactly one of the four.
@@ -27,16 +26,6 @@ impl Fates {
         self.late += other.late;
         self.null += other.null;
         self.rejected += other.rejected;
-    }
-
-    /// The count of the rows that leave for a reason; without one, of those that are accepted.
-    pub fn of(&mut self, reason: Option<Reason>) -> &mut u64 {
-        match reason {
-            None => &mut self.accepted,
-            Some(Reason::Late) => &mut self.late,
-            Some(Reason::Null) => &mut self.null,
-            Some(Reason::Rejected) => &mut self.rejected,
-        }
     }
 
     /// All rows.

@@ -62,6 +62,7 @@ pub(super) fn plan_watermark(
         event_time,
         delay,
         id: None,
+        keeps_rows: false,
     };
     Ok(LogicalPlan::Extension(Extension {
         node: Arc::new(node),
