@@ -10,6 +10,8 @@
 
 #[path = "library/memory.rs"]
 mod memory;
+#[path = "library/pictures.rs"]
+mod pictures;
 #[path = "library/started.rs"]
 mod started;
 

@@ -43,12 +43,13 @@ use tokio::sync::watch;
 use self::clock::ContextClock;
 use self::started::{Home, Started};
 use crate::catalog::{
-    Database, EmittedFunction, Entry, Kind, ProgressFunction, StreamingTable, StreamingTables,
-    UnboundedTables, unknown,
+    Database, EmittedFunction, Entry, Kind, PlotFunction, ProgressFunction, StreamingTable,
+    StreamingTables, UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
+use crate::picture::{Picture, View};
 use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryPlanner};
 use crate::sink::Sink;
 use crate::source::AppendTable;
@@ -138,6 +139,11 @@ impl StreamContext {
         session.register_udtf("progress", Arc::new(ProgressFunction(Arc::clone(&tables))));
         session.register_udtf("emitted", Arc::new(EmittedFunction(Arc::clone(&tables))));
         let unbounded: Arc<UnboundedTables> = Arc::default();
+        let plot = PlotFunction {
+            tables: Arc::clone(&tables),
+            unbounded: Arc::clone(&unbounded),
+        };
+        session.register_udtf("plot", Arc::new(plot));
         let home = Home {
             session: session.clone(),
             tables: Arc::clone(&tables),
@@ -290,6 +296,21 @@ impl StreamContext {
             let table = self.streaming_table(&TableReference::parse_str(name))?;
             let status = self.started.status(table.name());
             table.outlook(&self.session.state(), status).await
+        }
+        .boxed()
+    }
+
+    /// A picture of a streaming table's epochs, by which one sees why a row was late. Its sources are read again for
+    /// it; a refresh that is running is not waited for.
+    ///
+    /// # Errors
+    /// - there is no such streaming table, or its checkpoint is damaged
+    pub fn picture<'a>(&'a self, name: &'a str, view: View) -> BoxFuture<'a, Result<Picture>> {
+        async move {
+            let table = self.streaming_table(&TableReference::parse_str(name))?;
+            table
+                .picture(&self.session.state(), &self.unbounded, view)
+                .await
         }
         .boxed()
     }

@@ -1,9 +1,11 @@
-//! Names: streaming tables, their results, and the functions that show what they did.
+//! Names: streaming tables, their results, and the functions that show what they did, in rows and in pictures.
 
 mod database;
 mod definition;
 mod functions;
 mod outlet;
+mod picture;
+mod plot;
 mod records;
 mod refused_table;
 mod registry;
@@ -18,6 +20,7 @@ pub(crate) use functions::unknown;
 pub use functions::{EmittedFunction, ProgressFunction};
 pub use outlet::{application_outlet, cleaner, directory_outlet};
 pub use records::{outlook_batch, progress_batch, refresh_batch};
+pub use plot::PlotFunction;
 pub use refused_table::RefusedTable;
 pub use registry::StreamingTables;
 pub use replace_table::ReplaceTable;

@@ -27,6 +27,7 @@ use crate::query::{
     home, short,
 };
 use crate::sink::Sink;
+use crate::state::QueryState;
 use crate::source::{
     AppendLog, AppendTable, Arrivals, Awaited, Cursor, ReadEnv, Retention, Unread,
 };
@@ -202,6 +203,17 @@ impl StreamingTable {
     /// Its query and options.
     pub fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// Why it cannot be used, if its checkpoint is damaged.
+    pub(super) fn damage(&self) -> Option<&Refusal> {
+        self.damage.as_ref()
+    }
+
+    /// State of its query between epochs; none while a refresh runs.
+    pub(super) fn query_state(&self) -> Option<Arc<QueryState>> {
+        let run = self.run.try_lock().ok()?;
+        Some(Arc::clone(&run.state))
     }
 
     /// Its result as a table.
@@ -415,7 +427,7 @@ impl StreamingTable {
     }
 
     /// The plan of its query as the session is now, and the session's state with the table's options.
-    async fn planned(
+    pub(super) async fn planned(
         &self,
         state: &SessionState,
         unbounded: &UnboundedTables,

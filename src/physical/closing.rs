@@ -140,7 +140,7 @@ impl Closing {
 }
 
 /// Timestamps as ticks.
-pub(super) fn ticks(times: &ArrayRef) -> Result<Int64Array> {
+pub(crate) fn ticks(times: &ArrayRef) -> Result<Int64Array> {
     Ok(match times.data_type() {
         DataType::Timestamp(..) => cast(times, &DataType::Int64)?
             .as_primitive::<Int64Type>()
