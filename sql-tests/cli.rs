@@ -235,7 +235,12 @@ fn a_picture_is_as_wide_as_it_is_told_and_has_colours_on_a_terminal_only() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(script.as_bytes())
+            .unwrap();
         let output = child.wait_with_output().unwrap();
         let text = stdout(&output);
         let picture = text.split_once("hourly  its only epoch\n").unwrap().1;

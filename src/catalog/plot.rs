@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::ScalarValue;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -17,7 +18,6 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use datafusion::common::ScalarValue;
 
 use super::functions::{find, number};
 use super::registry::StreamingTables;
@@ -184,7 +184,10 @@ impl PartitionStream for Drawing {
 impl Plot {
     /// Writes the picture; returns what was written.
     async fn write(self, session: &SessionState) -> Result<RecordBatch> {
-        let picture = self.table.picture(session, &self.unbounded, self.view).await?;
+        let picture = self
+            .table
+            .picture(session, &self.unbounded, self.view)
+            .await?;
         let document = match self.kind {
             Kind::Html => picture.to_html(),
             Kind::Svg => picture.to_svg(),

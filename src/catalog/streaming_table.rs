@@ -27,10 +27,10 @@ use crate::query::{
     home, short,
 };
 use crate::sink::Sink;
-use crate::state::QueryState;
 use crate::source::{
     AppendLog, AppendTable, Arrivals, Awaited, Cursor, ReadEnv, Retention, Unread,
 };
+use crate::state::QueryState;
 
 /// A named result kept up to date by a streaming query.
 #[derive(Debug)]

@@ -83,7 +83,10 @@ fn round(least: i128) -> i128 {
         power = power.saturating_mul(10);
     }
     let times = [1, 2, 5, 10].map(|times| power.saturating_mul(times));
-    times.into_iter().find(|step| *step >= least).unwrap_or(i128::MAX)
+    times
+        .into_iter()
+        .find(|step| *step >= least)
+        .unwrap_or(i128::MAX)
 }
 
 fn instants(range: &TimeRange, step: Step) -> Vec<Instant> {
@@ -92,12 +95,18 @@ fn instants(range: &TimeRange, step: Step) -> Vec<Instant> {
             let first = range.least.div_euclid(nanos).saturating_add(1);
             let last = range.greatest.div_euclid(nanos);
             let ends = (first..=last).take(200);
-            ends.map(|at| Instant::from_nanos(at.saturating_mul(nanos))).collect()
+            ends.map(|at| Instant::from_nanos(at.saturating_mul(nanos)))
+                .collect()
         }
         Step::Months(months) => {
             let begin = calendar(Instant::from_nanos(range.least));
-            let Some(begin) = begin else { return Vec::new() };
-            let month = begin.year().saturating_mul(12).saturating_add(begin.month0().cast_signed());
+            let Some(begin) = begin else {
+                return Vec::new();
+            };
+            let month = begin
+                .year()
+                .saturating_mul(12)
+                .saturating_add(begin.month0().cast_signed());
             let first = month.div_euclid(months).saturating_mul(months);
             (0..200)
                 .map_while(|at| month_begin(first.checked_add(months.checked_mul(at)?)?))
@@ -113,7 +122,9 @@ fn month_begin(month: i32) -> Option<Instant> {
     let number = month.rem_euclid(12).cast_unsigned().checked_add(1)?;
     let date = NaiveDate::from_ymd_opt(month.div_euclid(12), number, 1)?;
     let seconds = date.and_hms_opt(0, 0, 0)?.and_utc().timestamp();
-    Some(Instant::from_nanos(i128::from(seconds).saturating_mul(SECOND)))
+    Some(Instant::from_nanos(
+        i128::from(seconds).saturating_mul(SECOND),
+    ))
 }
 
 /// What a calendar says of an instant, if one reaches so far.
@@ -197,12 +208,16 @@ pub(super) fn stretch(begin: Instant, end: Instant) -> String {
 pub(super) fn epoch_marks(first: u64, end: u64, most: usize) -> Vec<u64> {
     let count = end.saturating_sub(first).max(1);
     let least = count.div_ceil(most.max(1) as u64);
-    let step = u64::try_from(round(i128::from(least))).unwrap_or(u64::MAX).max(1);
+    let step = u64::try_from(round(i128::from(least)))
+        .unwrap_or(u64::MAX)
+        .max(1);
     let mut at = first.div_ceil(step).saturating_mul(step);
     let mut marks = Vec::new();
     while at < end && marks.len() <= most {
         marks.push(at);
-        let Some(next) = at.checked_add(step) else { break };
+        let Some(next) = at.checked_add(step) else {
+            break;
+        };
         at = next;
     }
     marks
@@ -224,7 +239,10 @@ mod tests {
             below: 0,
             above: 0,
         };
-        time_marks(&range, most).into_iter().map(|(_, text)| text).collect()
+        time_marks(&range, most)
+            .into_iter()
+            .map(|(_, text)| text)
+            .collect()
     }
 
     #[test]
@@ -235,14 +253,28 @@ mod tests {
         );
         assert_eq!(
             marks("2026-10-01T09:05:00", "2026-10-01T12:40:00", 8),
-            ["10-01 09:30", "10-01 10:00", "10-01 10:30", "10-01 11:00", "10-01 11:30", "10-01 12:00", "10-01 12:30"]
+            [
+                "10-01 09:30",
+                "10-01 10:00",
+                "10-01 10:30",
+                "10-01 11:00",
+                "10-01 11:30",
+                "10-01 12:00",
+                "10-01 12:30"
+            ]
         );
         assert_eq!(
             marks("2026-10-01T09:05:00.000", "2026-10-01T09:05:00.900", 4),
             ["09:05:00.500"]
         );
         assert_eq!(
-            marks("2026-10-01T09:05:00.000001", "2026-10-01T09:05:00.000003", 4).first().unwrap(),
+            marks(
+                "2026-10-01T09:05:00.000001",
+                "2026-10-01T09:05:00.000003",
+                4
+            )
+            .first()
+            .unwrap(),
             "09:05:00.000001500"
         );
     }
@@ -255,9 +287,14 @@ mod tests {
         );
         assert_eq!(
             marks("1900-01-01T00:00:00", "2262-04-11T00:00:00", 8),
-            ["1900", "1950", "2000", "2050", "2100", "2150", "2200", "2250"]
+            [
+                "1900", "1950", "2000", "2050", "2100", "2150", "2200", "2250"
+            ]
         );
-        assert_eq!(marks("-0044-03-15T00:00:00", "0476-09-04T00:00:00", 3), ["0000"]);
+        assert_eq!(
+            marks("-0044-03-15T00:00:00", "0476-09-04T00:00:00", 3),
+            ["0000"]
+        );
     }
 
     #[test]
@@ -293,8 +330,14 @@ mod tests {
         let at = |hour: i128| Instant::from_nanos(hour * HOUR);
         assert_eq!(stretch(at(9), at(10)), "1970-01-01 09:00–10:00");
         assert_eq!(stretch(at(23), at(24)), "1970-01-01 23:00–24:00");
-        assert_eq!(stretch(at(23), at(25)), "1970-01-01 23:00 – 1970-01-02 01:00");
-        assert_eq!(moment(Instant::from_nanos(1_500_000_000)), "1970-01-01 00:00:01.500");
+        assert_eq!(
+            stretch(at(23), at(25)),
+            "1970-01-01 23:00 – 1970-01-02 01:00"
+        );
+        assert_eq!(
+            moment(Instant::from_nanos(1_500_000_000)),
+            "1970-01-01 00:00:01.500"
+        );
     }
 
     #[test]

@@ -29,7 +29,9 @@ impl Raster {
             return;
         }
         let bit = DOTS.get(x % 2).and_then(|dots| dots.get(y % 4));
-        let cell = self.cells.get_mut(line.saturating_mul(self.columns).saturating_add(column));
+        let cell = self
+            .cells
+            .get_mut(line.saturating_mul(self.columns).saturating_add(column));
         if let (Some(bit), Some(cell)) = (bit, cell) {
             *cell |= bit;
         }
@@ -37,7 +39,9 @@ impl Raster {
 
     /// The character of a cell; none where it has no dot.
     pub(super) fn cell(&self, column: usize, line: usize) -> Option<char> {
-        let bits = self.cells.get(line.saturating_mul(self.columns).saturating_add(column))?;
+        let bits = self
+            .cells
+            .get(line.saturating_mul(self.columns).saturating_add(column))?;
         (*bits > 0).then(|| char::from_u32(BLANK | bits)).flatten()
     }
 }

@@ -9,7 +9,7 @@ pub struct Picture {
     pub name: String,
     /// What is grouped by, and what is awaited: `window 1 hour, delay 4 hours`.
     pub rule: String,
-    /// Whether the event time has a zone: times are then shown with `Z`.
+    /// Whether the event time has a zone: the picture then says that its times are UTC.
     pub zoned: bool,
     /// The epochs, in order, without gaps.
     pub epochs: Vec<EpochMark>,
@@ -22,6 +22,8 @@ pub struct Picture {
     pub late: LateRows,
     /// Windows that rows of the stretch belong to, by begin; none where windows are not known.
     pub windows: Vec<WindowMark>,
+    /// Windows that are left out there: the oldest, where they are very many.
+    pub older_windows: u64,
     /// Windows that are open after the last epoch of the whole.
     pub open: OpenWindows,
     /// What the picture does not show, a sentence each.

@@ -123,7 +123,11 @@ pub(super) fn wrap(text: &str, width: usize, ink: Ink) -> Vec<Line> {
             lines.push(Line::of("  ", ink));
         }
         if let Some(line) = lines.last_mut() {
-            let gap = if line.len() == 0 || line.0.iter().all(|(char, _)| *char == ' ') { "" } else { " " };
+            let gap = if line.len() == 0 || line.0.iter().all(|(char, _)| *char == ' ') {
+                ""
+            } else {
+                " "
+            };
             *line = std::mem::take(line).with(gap, ink).with(word, ink);
         }
     }
@@ -136,7 +140,9 @@ mod tests {
 
     #[test]
     fn colours_are_written_where_they_change_and_only_if_they_are_wanted() {
-        let line = Line::of("a", Ink::Plain).with("bc", Ink::Late).with("d ", Ink::Row);
+        let line = Line::of("a", Ink::Plain)
+            .with("bc", Ink::Late)
+            .with("d ", Ink::Row);
         assert_eq!(write(&[line.clone()], false), "abcd\n");
         assert_eq!(
             write(&[line], true),

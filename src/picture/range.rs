@@ -36,8 +36,16 @@ impl TimeRange {
         let reach = high.saturating_sub(low).saturating_mul(REACH);
         let (lowest, highest) = (low.saturating_sub(reach), high.saturating_add(reach));
         let seen = |time: &&i128| (lowest..=highest).contains(*time);
-        let least = times.iter().filter(seen).min().map_or(low, |at| low.min(*at));
-        let greatest = times.iter().filter(seen).max().map_or(high, |at| high.max(*at));
+        let least = times
+            .iter()
+            .filter(seen)
+            .min()
+            .map_or(low, |at| low.min(*at));
+        let greatest = times
+            .iter()
+            .filter(seen)
+            .max()
+            .map_or(high, |at| high.max(*at));
         let count = |outside: &dyn Fn(i128) -> bool| {
             times.iter().filter(|time| outside(**time)).count() as u64
         };

@@ -43,11 +43,17 @@ pub(crate) fn steady(epochs: u64) -> Picture {
     let of = |number: u64| i128::from(number);
     let marks = (0..epochs).map(|number| EpochMark {
         late: 1,
-        ..epoch(number, (number > 0).then(|| of(number) - 1), Some(of(number)))
+        ..epoch(
+            number,
+            (number > 0).then(|| of(number) - 1),
+            Some(of(number)),
+        )
     });
     let points = (0..epochs * 10).map(|row| Point {
         at: row as f64 / 10.0 + 0.05,
-        time: Instant::from_nanos((i128::from(row) * HOUR) / 10 + HOUR + i128::from(row * 7919 % 60) * HOUR / 60),
+        time: Instant::from_nanos(
+            (i128::from(row) * HOUR) / 10 + HOUR + i128::from(row * 7919 % 60) * HOUR / 60,
+        ),
     });
     let late = (1..epochs).map(|number| late_at(number as f64 + 0.5, of(number) - 4));
     let marks: Vec<EpochMark> = marks.collect();

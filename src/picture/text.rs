@@ -55,6 +55,9 @@ impl Picture {
                 .with(&epochs(self), Ink::Plain),
         ];
         let mut facts = Vec::new();
+        if self.zoned {
+            facts.push("times are UTC".to_owned());
+        }
         if !self.rule.is_empty() {
             facts.push(self.rule.clone());
         }
@@ -71,21 +74,30 @@ impl Picture {
     fn legend(&self, width: usize) -> Vec<Line> {
         let rows = match &self.rows {
             Rows::Sampled { every: 1, .. } => ("⠶".to_owned(), "row".to_owned(), Ink::Row),
-            Rows::Sampled { every, .. } => {
-                ("⠶".to_owned(), format!("row (1 in {})", grouped(*every)), Ink::Row)
-            }
+            Rows::Sampled { every, .. } => (
+                "⠶".to_owned(),
+                format!("row (1 in {})", grouped(*every)),
+                Ink::Row,
+            ),
             Rows::Bands { .. } => (
                 "⡇".to_owned(),
                 "least to greatest event time of an epoch".to_owned(),
                 Ink::Row,
             ),
         };
-        let mut entries = vec![rows, ("─┘".to_owned(), "watermark".to_owned(), Ink::Watermark)];
+        let mut entries = vec![
+            rows,
+            ("─┘".to_owned(), "watermark".to_owned(), Ink::Watermark),
+        ];
         if !self.late.marks.is_empty() {
             entries.push(("×".to_owned(), "late row".to_owned(), Ink::Late));
         }
         if !self.open.fills.is_empty() {
-            entries.push(("▌".to_owned(), "open window, its rows".to_owned(), Ink::Open));
+            entries.push((
+                "▌".to_owned(),
+                "open window, its rows".to_owned(),
+                Ink::Open,
+            ));
         }
         let entries = entries.into_iter().map(|(sign, text, ink)| {
             let sign = Line::of(&sign, ink).with(" ", Ink::Plain);
@@ -102,9 +114,11 @@ impl Picture {
         }
         let all = missed.len() as u64;
         let mut lines = vec![Line::default()];
-        let heading = format!("late rows missed {}", counted(all, "window"));
-        let most = if all > MISSED as u64 { ", most of them" } else { "" };
-        lines.extend(wrap(&format!("{heading}{most}"), width, Ink::Bold));
+        let mut heading = format!("{} missed late rows", counted(all, "window"));
+        if all > MISSED as u64 {
+            heading.push_str(", these the most");
+        }
+        lines.extend(wrap(&heading, width, Ink::Bold));
         for ((begin, end), rows, by) in missed.into_iter().take(MISSED) {
             let text = format!("{:>5} late, by up to {}", grouped(rows), short(by));
             let mut line = Line::of("  ", Ink::Plain).with(&stretch(begin, end), Ink::Plain);

@@ -70,7 +70,10 @@ fn last(epochs: &[EpochMark], most: i128) -> Range<usize> {
     let far = epochs.iter().rposition(|epoch| !near(epoch.before));
     let first = far.map_or(0, |far| far.saturating_add(1));
     // What is before the first watermark belongs to what follows.
-    let none_yet = epochs.iter().take(first).all(|epoch| epoch.before.is_none());
+    let none_yet = epochs
+        .iter()
+        .take(first)
+        .all(|epoch| epoch.before.is_none());
     let first = if none_yet { 0 } else { first };
     first.min(epochs.len().saturating_sub(LEAST))..epochs.len()
 }

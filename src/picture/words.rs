@@ -166,7 +166,10 @@ fn before(picture: &Picture) -> Option<String> {
     let all: u64 = late.iter().sum();
     (picture.late.counted == 0).then(|| {
         let epoch = first.saturating_add(last as u64);
-        format!("{} in other epochs, the last in epoch {epoch}.", counted(all, "late row"))
+        format!(
+            "{} in other epochs, the last in epoch {epoch}.",
+            counted(all, "late row")
+        )
     })
 }
 

@@ -24,7 +24,9 @@ pub fn show_instant(instant: Instant, unit: Unit, zoned: bool) -> String {
 pub fn read_instant(text: &str) -> Option<Instant> {
     if let Some((number, rest)) = text.split_once(' ') {
         let name = rest.strip_suffix("s since 1970")?;
-        let unit = Unit::ALL.into_iter().find(|unit| format!("{unit:?}") == name)?;
+        let unit = Unit::ALL
+            .into_iter()
+            .find(|unit| format!("{unit:?}") == name)?;
         return Some(unit.instant(number.parse().ok()?));
     }
     let text = text.strip_suffix('Z').unwrap_or(text);
@@ -32,7 +34,9 @@ pub fn read_instant(text: &str) -> Option<Instant> {
     let seconds = i128::from(time.and_utc().timestamp());
     let fraction = i128::from(time.and_utc().timestamp_subsec_nanos());
     Some(Instant::from_nanos(
-        seconds.saturating_mul(1_000_000_000).saturating_add(fraction),
+        seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(fraction),
     ))
 }
 
@@ -72,7 +76,10 @@ mod tests {
         ] {
             let instant = Instant::from_nanos(nanos);
             for zoned in [false, true] {
-                assert_eq!(read_instant(&show_instant(instant, unit, zoned)), Some(instant));
+                assert_eq!(
+                    read_instant(&show_instant(instant, unit, zoned)),
+                    Some(instant)
+                );
             }
         }
         assert_eq!(read_instant("yesterday"), None);

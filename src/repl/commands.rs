@@ -233,13 +233,21 @@ fn watermark<'a>(shell: &'a mut Shell, text: &'a str) -> Done<'a> {
 /// The table and the epochs that are to be drawn: `hourly`, `hourly 100`, `hourly 100 200`.
 fn drawn(text: &str) -> Result<(&str, View), String> {
     let mut words = text.split_whitespace();
-    let usage = || ".watermark takes a streaming table, and the first and last epoch: .watermark hourly 100 200".to_owned();
+    let usage = || {
+        ".watermark takes a streaming table, and the first and last epoch: .watermark hourly 100 200".to_owned()
+    };
     let name = words.next().ok_or_else(usage)?;
     let numbers: Result<Vec<u64>, _> = words.map(str::parse).collect();
     let view = match numbers.as_deref() {
         Ok([]) => View::Last(Depth::Text),
-        Ok([from]) => View::Epochs { from: *from, to: None },
-        Ok([from, to]) => View::Epochs { from: *from, to: Some(*to) },
+        Ok([from]) => View::Epochs {
+            from: *from,
+            to: None,
+        },
+        Ok([from, to]) => View::Epochs {
+            from: *from,
+            to: Some(*to),
+        },
         _ => return Err(usage()),
     };
     Ok((name, view))

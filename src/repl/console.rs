@@ -30,7 +30,10 @@ pub(crate) fn columns() -> usize {
     let terminal = ::console::Term::stdout().size_checked();
     let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
     let columns = terminal.map(|(_, columns)| usize::from(columns));
-    columns.filter(|columns| *columns > 0).or_else(said).unwrap_or(COLUMNS)
+    columns
+        .filter(|columns| *columns > 0)
+        .or_else(said)
+        .unwrap_or(COLUMNS)
 }
 
 /// Whether data may have colours: on a terminal, unless `NO_COLOR` is set.

@@ -144,13 +144,21 @@ impl QueryState {
     pub fn rows_by_slice(&self, id: usize, name: &str) -> Result<Vec<(i64, u64)>> {
         if let Some(saved) = self.saved_piece(&rows_of(name)) {
             let mut all = BTreeMap::new();
-            for (slice, rows) in saved.iter().map(rows_in).collect::<Result<Vec<_>>>()?.concat() {
+            for (slice, rows) in saved
+                .iter()
+                .map(rows_in)
+                .collect::<Result<Vec<_>>>()?
+                .concat()
+            {
                 *all.entry(slice).or_default() += rows;
             }
             return Ok(all.into_iter().collect());
         }
         let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(gates.get(&id).map(|gate| gate.rows_by_slice()).unwrap_or_default())
+        Ok(gates
+            .get(&id)
+            .map(|gate| gate.rows_by_slice())
+            .unwrap_or_default())
     }
 
     fn all_gates(&self) -> Vec<Arc<GateState>> {

@@ -23,9 +23,18 @@ pub(super) fn marks(history: &[EpochProgress]) -> Vec<EpochMark> {
 /// Least, mean and greatest event time of an epoch: of the clauses together, the mean of the first.
 fn times(epoch: &EpochProgress) -> Option<[Instant; 3]> {
     let read = |text: &Option<String>| text.as_deref().and_then(read_instant);
-    let least = epoch.clauses.iter().filter_map(|one| read(&one.event_time_min));
-    let greatest = epoch.clauses.iter().filter_map(|one| read(&one.event_time_max));
-    let mean = epoch.clauses.iter().find_map(|one| read(&one.event_time_avg));
+    let least = epoch
+        .clauses
+        .iter()
+        .filter_map(|one| read(&one.event_time_min));
+    let greatest = epoch
+        .clauses
+        .iter()
+        .filter_map(|one| read(&one.event_time_max));
+    let mean = epoch
+        .clauses
+        .iter()
+        .find_map(|one| read(&one.event_time_avg));
     Some([least.min()?, mean?, greatest.max()?])
 }
 

@@ -96,7 +96,9 @@ impl Judge {
     pub(super) fn windows(&self, tick: i64) -> Vec<i64> {
         match self.shape {
             Some(shape) if shape.size() / shape.slide() > MOST_A_ROW => Vec::new(),
-            Some(shape) => shape.slice(tick).map_or(Vec::new(), |slice| shape.windows(slice).collect()),
+            Some(shape) => shape
+                .slice(tick)
+                .map_or(Vec::new(), |slice| shape.windows(slice).collect()),
             None if self.lasts => vec![tick],
             None => Vec::new(),
         }

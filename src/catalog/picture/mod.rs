@@ -11,6 +11,7 @@ mod epochs;
 mod judge;
 mod open;
 mod replay;
+mod rows;
 mod tracks;
 mod walk;
 
@@ -50,7 +51,9 @@ impl StreamingTable {
             Err(error) => Err(DataFusionError::Plan(error.strip_backtrace())),
         };
         let marks = epochs::marks(&history);
-        let scale = planned.as_ref().map_or(Span::ZERO, |(plan, _)| plan.scale());
+        let scale = planned
+            .as_ref()
+            .map_or(Span::ZERO, |(plan, _)| plan.scale());
         let range = view.of(&marks, scale.max(epochs::delay(&history)));
         let mut picture = self.frame(&history, &marks, range.clone());
         match planned {
@@ -69,7 +72,12 @@ impl StreamingTable {
     }
 
     /// What the records of the epochs say.
-    fn frame(&self, history: &[EpochProgress], marks: &[EpochMark], range: Range<usize>) -> Picture {
+    fn frame(
+        &self,
+        history: &[EpochProgress],
+        marks: &[EpochMark],
+        range: Range<usize>,
+    ) -> Picture {
         let shown = marks.get(range).unwrap_or_default();
         let last = history.last();
         let first = history.first().map_or(0, |first| first.epoch);
@@ -133,14 +141,17 @@ fn put(picture: &mut Picture, found: Found) {
     picture.late.found = found.late.found;
     picture.late.by = found.late.by;
     picture.windows = found.windows;
-    picture.notes.extend(found.notes);
+    picture.older_windows = found.older_windows;
 }
 
 /// An error as the end of a sentence.
 fn because(error: &DataFusionError) -> String {
     let text = match crate::error::refusal(error) {
         Some(refusal) => refusal.message.clone(),
-        None => error.strip_backtrace(),
+        None => match error {
+            DataFusionError::Execution(message) | DataFusionError::Plan(message) => message.clone(),
+            other => other.strip_backtrace(),
+        },
     };
     let line = text.lines().next().unwrap_or_default();
     line.trim_end_matches('.').to_owned()

@@ -27,7 +27,9 @@ pub(super) fn fills(judge: &Judge, state: &QueryState, watermark: Option<Instant
     }
     let closed = judge.closed(watermark);
     let mut bounds = Bounds::new(judge, shape.unit());
-    let open = windows.into_iter().filter(|(begin, _)| !closed.contains(*begin));
+    let open = windows
+        .into_iter()
+        .filter(|(begin, _)| !closed.contains(*begin));
     let fills = open.filter_map(|(begin, rows)| {
         let (begin, end) = bounds.of(begin)?;
         Some(Fill { begin, end, rows })

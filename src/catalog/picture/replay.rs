@@ -11,8 +11,9 @@ use datafusion::common::{Result, exec_err};
 use datafusion::execution::{SessionState, TaskContext};
 
 use super::judge::{Bounds, Judge};
+use super::rows::Reading;
 use super::tracks::Track;
-use super::walk::{Reading, Walk};
+use super::walk::Walk;
 use crate::picture::{EpochMark, LateRows, Point, WindowMark};
 use crate::query::{EpochProgress, home, short};
 use crate::source::{AppendTable, Arrival, Position, ReadEnv, open};
@@ -35,7 +36,7 @@ pub(super) struct Found {
     pub points: Vec<Point>,
     pub late: LateRows,
     pub windows: Vec<WindowMark>,
-    pub notes: Vec<String>,
+    pub older_windows: u64,
 }
 
 /// What is read again.
@@ -99,7 +100,11 @@ impl Replay<'_> {
     async fn read(&self, track: &Track, judge: Option<&Judge>, walk: &mut Walk<'_>) -> Result<()> {
         let home = home(self.state);
         let name = short(&track.source, &home);
-        let counts: Vec<u64> = self.history.iter().map(|epoch| rows_of(epoch, name)).collect();
+        let counts: Vec<u64> = self
+            .history
+            .iter()
+            .map(|epoch| rows_of(epoch, name))
+            .collect();
         let before: u64 = counts.iter().take(self.range.start).sum();
         let shown = counts.get(self.range.clone()).unwrap_or_default();
         let wanted: u64 = shown.iter().sum();
@@ -107,7 +112,9 @@ impl Replay<'_> {
             return Ok(());
         }
         if self.history.first().is_some_and(|first| first.epoch > 0) {
-            return exec_err!("the records of the first epochs have gone, by which rows are counted");
+            return exec_err!(
+                "the records of the first epochs have gone, by which rows are counted"
+            );
         }
         let numbered = track.provider.is::<AppendTable>();
         let skipped = if numbered { 0 } else { before };
@@ -168,9 +175,7 @@ fn windows(
     found: &mut Found,
 ) {
     let more = seen.len().saturating_sub(MOST_WINDOWS);
-    if more > 0 {
-        found.notes.push(format!("The newest {MOST_WINDOWS} windows are drawn."));
-    }
+    found.older_windows = more as u64;
     let mut bounds = Bounds::new(judge, unit);
     for (begin, seen) in seen.into_iter().skip(more) {
         let (Some((from, end)), Some(due)) = (bounds.of(begin), bounds.due(begin)) else {

@@ -12,13 +12,16 @@
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
+use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Union};
 
 use crate::config::{OutputMode, TidegateOptions, options};
-use crate::logical::{GroupTime, StreamAggregate, StreamDeduplicate, TimeValue, Watermark, stream_scan};
+use crate::logical::{
+    GroupTime, StreamAggregate, StreamDeduplicate, TimeValue, Watermark, stream_scan,
+};
 use crate::time::Span;
 
 /// The tracks of a plan.
@@ -83,11 +86,16 @@ pub(super) fn plan(plan: &LogicalPlan, state: &SessionState) -> Result<Plan> {
 impl Plan {
     /// The size of the windows, where they have one.
     pub(super) fn scale(&self) -> Span {
-        let groups = self.tracks.iter().filter_map(|track| track.judge.as_ref()?.group.as_ref());
+        let groups = self
+            .tracks
+            .iter()
+            .filter_map(|track| track.judge.as_ref()?.group.as_ref());
         let spans = groups.filter_map(|group| match &group.value {
             TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
                 let ticks = i128::from(spec.shape.size());
-                Some(Span::from_nanos(ticks.saturating_mul(i128::from(spec.shape.unit().nanos()))))
+                Some(Span::from_nanos(
+                    ticks.saturating_mul(i128::from(spec.shape.unit().nanos())),
+                ))
             }
             _ => None,
         });
@@ -97,17 +105,23 @@ impl Plan {
     /// What is grouped by and awaited, in words.
     pub(super) fn rule(&self, delay: Span, has_run: bool) -> String {
         let judge = self.tracks.iter().find_map(|track| track.judge.as_ref());
-        let group = judge.map(|judge| match judge.group.as_ref().map(|group| &group.value) {
-            Some(TimeValue::Windows(spec) | TimeValue::WindowColumn(spec)) => {
-                format!("windows of {}", spec.shape)
-            }
-            Some(TimeValue::Session(spec, _)) => format!("sessions, gap {}", spec.label),
-            Some(TimeValue::Bin(bin)) => bin.function.to_string(),
-            Some(TimeValue::Instant(_)) => "by event time".to_owned(),
-            None => "distinct rows".to_owned(),
-        });
+        let group = judge.map(
+            |judge| match judge.group.as_ref().map(|group| &group.value) {
+                Some(TimeValue::Windows(spec) | TimeValue::WindowColumn(spec)) => {
+                    format!("windows of {}", spec.shape)
+                }
+                Some(TimeValue::Session(spec, _)) => format!("sessions, gap {}", spec.label),
+                Some(TimeValue::Bin(bin)) => bin.function.to_string(),
+                Some(TimeValue::Instant(_)) => "by event time".to_owned(),
+                None => "distinct rows".to_owned(),
+            },
+        );
         let delay = has_run.then(|| format!("delay {delay}"));
-        group.into_iter().chain(delay).collect::<Vec<_>>().join(", ")
+        group
+            .into_iter()
+            .chain(delay)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -124,11 +138,15 @@ fn descend(
         }
         LogicalPlan::Projection(projection) => {
             let exprs = &projection.expr;
-            carried = carried.with(&projection.schema, &|at| exprs.get(at).cloned().map(unaliased))?;
+            carried = carried.with(&projection.schema, &|at| {
+                exprs.get(at).cloned().map(unaliased)
+            })?;
         }
         LogicalPlan::SubqueryAlias(alias) => {
             let columns = alias.input.schema().columns();
-            carried = carried.with(&alias.schema, &|at| columns.get(at).cloned().map(Expr::Column))?;
+            carried = carried.with(&alias.schema, &|at| {
+                columns.get(at).cloned().map(Expr::Column)
+            })?;
         }
         LogicalPlan::Filter(filter) => {
             let filters = match carried.event {
@@ -145,7 +163,12 @@ fn descend(
     }
     for input in plan.inputs() {
         // Of several inputs the rows come from the one that has the time.
-        descend(input, carried.clone().within(input.schema()), settings, tracks)?;
+        descend(
+            input,
+            carried.clone().within(input.schema()),
+            settings,
+            tracks,
+        )?;
     }
     Ok(())
 }
@@ -212,17 +235,12 @@ fn each(
 }
 
 /// The track that ends at a scan, if it is that of a stream.
-fn track(
-    scan: &TableScan,
-    carried: Carried,
-    settings: &TidegateOptions,
-) -> Result<Option<Track>> {
+fn track(scan: &TableScan, carried: Carried, settings: &TidegateOptions) -> Result<Option<Track>> {
     let Some(stream) = stream_scan(&scan.source) else {
         return Ok(None);
     };
     let mut settings = settings.clone();
     for (key, value) in &stream.options {
-        use datafusion::common::config::ExtensionOptions;
         settings.set(key, value)?;
     }
     Ok(Some(Track {
@@ -282,7 +300,10 @@ impl Carried {
     fn within(self, schema: &DFSchema) -> Self {
         let has = |column: &Column| schema.maybe_index_of_column(column).is_some();
         let about = |expr: &Expr| expr.column_refs().into_iter().all(has);
-        let times = self.event.iter().chain(self.judge.iter().map(|judge| &judge.time));
+        let times = self
+            .event
+            .iter()
+            .chain(self.judge.iter().map(|judge| &judge.time));
         if !times.clone().all(about) {
             return Self::default();
         }

@@ -13,8 +13,8 @@ use super::style::{self, Role, escaped};
 /// `plotters` counts in whole pixels: it is given four for one.
 const FINE: f64 = 4.0;
 
-/// Half the height of a late row's diamond, in pixels.
-const HALF: f64 = 4.5;
+/// Half the height of a late row's diamond, in pixels: they are smaller where there are many.
+const HALVES: [(usize, f64); 3] = [(200, 4.5), (800, 3.5), (usize::MAX, 2.75)];
 
 /// What `plotters` divides the size of a font by.
 const FONT: f64 = 1.24;
@@ -72,7 +72,13 @@ impl Canvas {
     }
 
     /// A rectangle that tells something.
-    pub(super) fn titled_rect(&mut self, from: Place, to: Place, role: Role, title: Option<String>) {
+    pub(super) fn titled_rect(
+        &mut self,
+        from: Place,
+        to: Place,
+        role: Role,
+        title: Option<String>,
+    ) {
         self.titles.entry(role).or_default().push_back(title);
         self.marks.push((Mark::Rect(from, to), role));
     }
@@ -92,17 +98,20 @@ impl Canvas {
         self.marks.push((Mark::Dot(at, 2.25), role));
     }
 
-    /// A late row, which tells something.
-    pub(super) fn diamond(&mut self, at: Place, role: Role, title: Option<String>) {
+    /// A late row, one of so many, which tells something.
+    pub(super) fn diamond(&mut self, at: Place, of: usize, role: Role, title: Option<String>) {
         self.titles.entry(role).or_default().push_back(title);
         let (x, y) = at;
-        let corners = vec![(x, y - HALF), (x + HALF, y), (x, y + HALF), (x - HALF, y)];
+        let half = HALVES.iter().find(|(most, _)| of <= *most);
+        let half = half.map_or(4.5, |(_, half)| *half);
+        let corners = vec![(x, y - half), (x + half, y), (x, y + half), (x - half, y)];
         self.marks.push((Mark::Field(corners), role));
     }
 
     /// A text.
     pub(super) fn text(&mut self, text: &str, at: Place, side: Side, size: f64, role: Role) {
-        self.marks.push((Mark::Text(text.to_owned(), at, side, size, false), role));
+        self.marks
+            .push((Mark::Text(text.to_owned(), at, side, size, false), role));
     }
 
     /// A heading.
@@ -117,7 +126,10 @@ impl Canvas {
     /// - none that is known: it is drawn into memory
     pub(super) fn finish(self, description: &str) -> io::Result<String> {
         let mut drawn = String::new();
-        let size = (fine(self.size.0).unsigned_abs(), fine(self.size.1).unsigned_abs());
+        let size = (
+            fine(self.size.0).unsigned_abs(),
+            fine(self.size.1).unsigned_abs(),
+        );
         {
             let area = SVGBackend::with_string(&mut drawn, size).into_drawing_area();
             for (mark, role) in &self.marks {
@@ -167,7 +179,11 @@ impl Mark {
                 area.draw(&Circle::new(at(*place), fine(*radius), colour.filled()))
             }
             Mark::Text(text, place, side, size, bold) => {
-                let style = if *bold { FontStyle::Bold } else { FontStyle::Normal };
+                let style = if *bold {
+                    FontStyle::Bold
+                } else {
+                    FontStyle::Normal
+                };
                 let anchor = match side {
                     Side::Right => HPos::Left,
                     Side::Left => HPos::Right,

@@ -61,16 +61,28 @@ impl<'a> Field<'a> {
         if stairs.len() > 1 {
             canvas.line(&stairs, 2.0, Role::Watermark);
         }
-        for mark in &self.picture.late.marks {
+        let late = &self.picture.late.marks;
+        for mark in late {
             let at = (self.x(mark.point.at), self.y(mark.point.time));
-            canvas.diamond(at, Role::Late, Some(fate(mark)));
+            canvas.diamond(at, late.len(), Role::Late, Some(fate(mark)));
         }
     }
 
     fn axes(&self, canvas: &mut Canvas) {
         let layout = self.layout;
         let (left, right, bottom) = (layout.left, layout.right, layout.bottom);
-        canvas.text("event time", (left - 10.0, layout.top - 18.0), Side::Left, 13.0, Role::Soft);
+        let title = if self.picture.zoned {
+            "event time, UTC"
+        } else {
+            "event time"
+        };
+        canvas.text(
+            title,
+            (left - 10.0, layout.top - 18.0),
+            Side::Left,
+            13.0,
+            Role::Soft,
+        );
         for (instant, label) in time_marks(self.range, 12) {
             let y = self.y(instant);
             canvas.line(&[(left, y), (right, y)], 1.0, Role::Grid);
@@ -85,7 +97,13 @@ impl<'a> Field<'a> {
             canvas.text(&text, (x, bottom + 17.0), Side::Both, 13.0, Role::Soft);
         }
         let middle = (left + right) / 2.0;
-        canvas.text("arrival, in epochs", (middle, bottom + 38.0), Side::Both, 13.0, Role::Soft);
+        canvas.text(
+            "arrival, in epochs",
+            (middle, bottom + 38.0),
+            Side::Both,
+            13.0,
+            Role::Soft,
+        );
         let corners = [(left, layout.top), (left, bottom), (right, bottom)];
         canvas.line(&corners, 1.0, Role::Axis);
     }
@@ -96,7 +114,8 @@ impl<'a> Field<'a> {
         let mut places: Vec<Place> = Vec::new();
         for (at, watermark) in corners {
             let place = (self.x(at), self.y(watermark));
-            let same = |last: &Place| (last.0 - place.0).abs() < 0.3 && (last.1 - place.1).abs() < 0.3;
+            let same =
+                |last: &Place| (last.0 - place.0).abs() < 0.3 && (last.1 - place.1).abs() < 0.3;
             if !places.last().is_some_and(same) {
                 places.push(place);
             }
@@ -180,7 +199,10 @@ pub(super) fn told(window: &WindowMark) -> String {
     }
     match window.to {
         None => text.push_str(", open"),
-        Some(to) => text.push_str(&format!(", closed at the end of epoch {}", (to - 1.0).max(0.0))),
+        Some(to) => text.push_str(&format!(
+            ", closed at the end of epoch {}",
+            (to - 1.0).max(0.0)
+        )),
     }
     text
 }

@@ -53,13 +53,23 @@ impl Picture {
     fn drawn(&self, headed: bool) -> io::Result<String> {
         let range = TimeRange::of(self);
         let (below, above) = range.map_or((0, 0), |range| (range.below, range.above));
-        let remarks = remarks(self, below, above);
+        let mut remarks = remarks(self, below, above);
+        if self.older_windows > 0 {
+            let windows = counted(self.older_windows, "older window");
+            remarks.push(format!("{windows} not drawn."));
+        }
         let layout = Layout::of(self, headed, range.is_some(), remarks.len());
         let mut canvas = Canvas::new(WIDTH, layout.height);
         canvas.rect((0.0, 0.0), (WIDTH, layout.height), Role::Ground);
         if headed {
             canvas.heading(&self.name, (layout.edge, 34.0), 22.0);
-            canvas.text(&self.facts(), (layout.edge, 60.0), Side::Right, 14.0, Role::Ink);
+            canvas.text(
+                &self.facts(),
+                (layout.edge, 60.0),
+                Side::Right,
+                14.0,
+                Role::Ink,
+            );
         }
         if let (Some(range), Some(extent)) = (&range, self.extent()) {
             self.key(&mut canvas, &layout);
@@ -121,7 +131,10 @@ impl Picture {
                 }
             }
             Rows::Bands { .. } => {
-                let at = entry(canvas, "least to greatest event time of an epoch, and its mean");
+                let at = entry(
+                    canvas,
+                    "least to greatest event time of an epoch, and its mean",
+                );
                 canvas.rect((at, y - 6.0), (at + 16.0, y + 6.0), Role::Band);
                 canvas.line(&[(at, y), (at + 16.0, y)], 1.5, Role::Mean);
             }
@@ -132,7 +145,7 @@ impl Picture {
         canvas.line(&stairs, 2.0, Role::Watermark);
         if !self.late.marks.is_empty() {
             let at = entry(canvas, "late row");
-            canvas.diamond((at + 8.0, y), Role::Late, None);
+            canvas.diamond((at + 8.0, y), 1, Role::Late, None);
         }
         if self.windows.iter().any(|window| window.to.is_some()) {
             let at = entry(canvas, "window, from its first row until it closed");

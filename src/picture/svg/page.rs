@@ -55,7 +55,12 @@ fn tables(picture: &Picture) -> String {
         .into_iter()
         .map(|mark| {
             let time = second(mark.point.time);
-            [time, mark.epoch.to_string(), second(mark.watermark), short(mark.by)]
+            [
+                time,
+                mark.epoch.to_string(),
+                second(mark.watermark),
+                short(mark.by),
+            ]
         })
         .collect();
     let mut text = String::from("<div class=\"tables\">\n");
@@ -63,7 +68,12 @@ fn tables(picture: &Picture) -> String {
         let heads = [("window", false), ("late rows", true), ("by up to", true)];
         text.push_str(&table("Windows that missed rows", heads, &windows));
     }
-    let heads = [("event time", false), ("epoch", true), ("watermark", false), ("late by", true)];
+    let heads = [
+        ("event time", false),
+        ("epoch", true),
+        ("watermark", false),
+        ("late by", true),
+    ];
     text.push_str(&table("Late rows, the latest first", heads, &rows));
     text.push_str("</div>\n");
     text
@@ -75,7 +85,9 @@ fn table<const N: usize>(title: &str, heads: [(&str, bool); N], rows: &[[String;
         format!("<{tag}{class}>{}</{tag}>", escaped(text))
     };
     let mut text = format!("<section>\n<h2>{title}</h2>\n<table>\n<thead><tr>");
-    heads.iter().for_each(|(head, number)| text.push_str(&cell("th", head, *number)));
+    heads
+        .iter()
+        .for_each(|(head, number)| text.push_str(&cell("th", head, *number)));
     text.push_str("</tr></thead>\n<tbody>\n");
     for row in rows.iter().take(MOST) {
         text.push_str("<tr>");

@@ -59,15 +59,38 @@ pub(super) fn draw(picture: &Picture, field: &Field<'_>, layout: &Layout, canvas
         return;
     };
     let bars = bars(picture, field);
-    let most = bars.iter().map(|bar| bar.rows.saturating_add(bar.late)).max();
+    let most = bars
+        .iter()
+        .map(|bar| bar.rows.saturating_add(bar.late))
+        .max();
     let most = most.unwrap_or(0).max(1);
     let x = |rows: u64| left + as_f64(rows) / as_f64(most) * (right - left - 8.0);
-    canvas.text("rows by window", (left, layout.top - 18.0), Side::Right, 13.0, Role::Soft);
+    let caption = match picture.is_part() {
+        true => "rows by window, in these epochs",
+        false => "rows by window",
+    };
+    canvas.text(
+        caption,
+        (left, layout.top - 18.0),
+        Side::Right,
+        13.0,
+        Role::Soft,
+    );
     let marks = epoch_marks(0, most.saturating_add(1), 4);
     for mark in &marks {
-        canvas.line(&[(x(*mark), layout.top), (x(*mark), layout.bottom)], 1.0, Role::Grid);
+        canvas.line(
+            &[(x(*mark), layout.top), (x(*mark), layout.bottom)],
+            1.0,
+            Role::Grid,
+        );
         let text = grouped(*mark);
-        canvas.text(&text, (x(*mark), layout.bottom + 17.0), Side::Both, 13.0, Role::Soft);
+        canvas.text(
+            &text,
+            (x(*mark), layout.bottom + 17.0),
+            Side::Both,
+            13.0,
+            Role::Soft,
+        );
     }
     for bar in &bars {
         let (top, bottom) = field.between(bar.begin, bar.end);
@@ -78,10 +101,19 @@ pub(super) fn draw(picture: &Picture, field: &Field<'_>, layout: &Layout, canvas
         }
         if bar.late > 0 {
             let all = x(bar.rows.saturating_add(bar.late));
-            canvas.titled_rect((x(bar.rows), top), (all, bottom), Role::Lost, Some(bar.title.clone()));
+            canvas.titled_rect(
+                (x(bar.rows), top),
+                (all, bottom),
+                Role::Lost,
+                Some(bar.title.clone()),
+            );
         }
     }
-    canvas.line(&[(left, layout.top), (left, layout.bottom)], 1.0, Role::Axis);
+    canvas.line(
+        &[(left, layout.top), (left, layout.bottom)],
+        1.0,
+        Role::Axis,
+    );
 }
 
 /// Late rows of all epochs, with those that are drawn marked among them.
@@ -92,15 +124,27 @@ pub(super) fn whole(picture: &Picture, layout: &Layout, top: f64, canvas: &mut C
     };
     let (left, right, bottom) = (layout.left, layout.right, top + 44.0);
     let count = as_f64(late.len() as u64).max(1.0);
-    let x = |epoch: u64| {
-        left + as_f64(epoch.saturating_sub(*first)) / count * (right - left)
-    };
-    canvas.text("late rows", (left - 10.0, top + 14.0), Side::Left, 13.0, Role::Soft);
-    canvas.text("by epoch", (left - 10.0, top + 31.0), Side::Left, 13.0, Role::Soft);
+    let x = |epoch: u64| left + as_f64(epoch.saturating_sub(*first)) / count * (right - left);
+    canvas.text(
+        "late rows",
+        (left - 10.0, top + 14.0),
+        Side::Left,
+        13.0,
+        Role::Soft,
+    );
+    canvas.text(
+        "by epoch",
+        (left - 10.0, top + 31.0),
+        Side::Left,
+        13.0,
+        Role::Soft,
+    );
     canvas.rect((x(from), top), (x(to), bottom), Role::Drawn);
     // An epoch narrower than a pixel and a half shares its bar with those beside it.
     let group = (1.5 * count / (right - left)).ceil().max(1.0);
-    let group = (1..=late.len()).find(|size| as_f64(*size as u64) >= group).unwrap_or(1);
+    let group = (1..=late.len())
+        .find(|size| as_f64(*size as u64) >= group)
+        .unwrap_or(1);
     let sums: Vec<u64> = late.chunks(group).map(|chunk| chunk.iter().sum()).collect();
     let most = sums.iter().copied().max().unwrap_or(0).max(1);
     for (at, sum) in sums.iter().enumerate().filter(|(_, sum)| **sum > 0) {
@@ -118,6 +162,12 @@ pub(super) fn whole(picture: &Picture, layout: &Layout, top: f64, canvas: &mut C
     for epoch in epoch_marks(*first, first.saturating_add(late.len() as u64), 10) {
         let at = x(epoch);
         canvas.line(&[(at, bottom), (at, bottom + 4.0)], 1.0, Role::Axis);
-        canvas.text(&epoch.to_string(), (at, bottom + 16.0), Side::Both, 12.0, Role::Soft);
+        canvas.text(
+            &epoch.to_string(),
+            (at, bottom + 16.0),
+            Side::Both,
+            12.0,
+            Role::Soft,
+        );
     }
 }

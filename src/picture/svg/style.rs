@@ -54,7 +54,12 @@ const ROLES: [(Role, &str, &str, &str); 16] = [
     (Role::Row, "row", "fill:#0072b2", "fill:#56b4e9"),
     (Role::Band, "band", "fill:#0072b2", "fill:#56b4e9"),
     (Role::Mean, "mean", "stroke:#0072b2", "stroke:#56b4e9"),
-    (Role::Watermark, "watermark", "stroke:#d08700", "stroke:#f0b429"),
+    (
+        Role::Watermark,
+        "watermark",
+        "stroke:#d08700",
+        "stroke:#f0b429",
+    ),
     (Role::Past, "past", "fill:#8b949e", "fill:#000000"),
     (Role::Late, "late", "fill:#c8321f", "fill:#ff7a5c"),
     (Role::Lost, "lost", "fill:#c8321f", "fill:#ff7a5c"),

@@ -61,7 +61,10 @@ fn the_page_lists_what_was_missed() {
     assert!(page.contains("<h2>Windows that missed rows</h2>"));
     assert!(page.contains("<td class=\"number\">2 h</td>"));
     assert!(page.contains("color-scheme:light dark"));
-    assert!(!page.contains("http://") || page.matches("http").count() == 1, "nothing is fetched");
+    assert!(
+        !page.contains("http://") || page.matches("http").count() == 1,
+        "nothing is fetched"
+    );
 }
 
 #[test]

@@ -1,15 +1,24 @@
-use super::super::samples::{epoch, hours, steady};
 use super::super::model::{EpochMark, Point};
+use super::super::samples::{epoch, hours, steady};
 use super::*;
 use crate::time::Instant;
 
 fn widths(text: &str) -> usize {
-    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    text.lines()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap_or(0)
 }
 
 #[test]
 fn no_line_is_wider_than_the_terminal() {
-    for picture in [Picture::default(), steady(1), steady(3), steady(40), steady(3000)] {
+    for picture in [
+        Picture::default(),
+        steady(1),
+        steady(3),
+        steady(40),
+        steady(3000),
+    ] {
         for width in [36, 40, 60, 80, 120, 160, 200] {
             let text = picture.to_text(width, false);
             assert!(widths(&text) <= width, "{width}:\n{text}");
@@ -34,7 +43,10 @@ fn a_table_that_has_not_run_says_so() {
         name: "hourly".to_owned(),
         ..Picture::default()
     };
-    assert_eq!(picture.to_text(80, false), "hourly  no epoch\nnothing has been read\n");
+    assert_eq!(
+        picture.to_text(80, false),
+        "hourly  no epoch\nnothing has been read\n"
+    );
 }
 
 #[test]
@@ -46,7 +58,10 @@ fn rows_without_a_time_leave_an_epoch_without_a_field() {
         ..Picture::default()
     };
     let text = picture.to_text(80, false);
-    assert_eq!(text, "nulls  its only epoch\n10 rows · no row came too late\n");
+    assert_eq!(
+        text,
+        "nulls  its only epoch\n10 rows · no row came too late\n"
+    );
 }
 
 #[test]
@@ -61,14 +76,22 @@ fn bands_stand_for_rows_that_cannot_be_read() {
     let text = picture.to_text(80, false);
     assert!(text.contains("Rows are not drawn: their files have gone."));
     assert!(text.contains("⡇ least to greatest event time of an epoch"));
-    assert!(text.lines().filter(|line| line.contains('⡇') || line.contains('⢸')).count() > 5);
+    assert!(
+        text.lines()
+            .filter(|line| line.contains('⡇') || line.contains('⢸'))
+            .count()
+            > 5
+    );
 }
 
 #[test]
 fn far_dates_are_drawn() {
     let at = |days: i128| Instant::from_nanos(days * 86_400_000_000_000);
     // 1900-01-01 and 2262-04-11.
-    let points = [-25_567, 0, 106_751].map(|days| Point { at: 0.5, time: at(days) });
+    let points = [-25_567, 0, 106_751].map(|days| Point {
+        at: 0.5,
+        time: at(days),
+    });
     let picture = Picture {
         epochs: vec![EpochMark {
             before: Some(at(-25_567)),
