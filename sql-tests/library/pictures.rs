@@ -182,6 +182,12 @@ async fn rows_are_judged_as_the_query_judged_them() {
             "{query}"
         );
         assert_eq!(points(&picture), 7, "{query}");
+        let fills = picture.open.fills.len() as u64;
+        let are_windows = [" window(", "date_trunc"]
+            .iter()
+            .any(|word| query.contains(word));
+        let open = if are_windows { picture.open.windows } else { 0 };
+        assert_eq!(fills, open, "{query}");
         assert!(picture.to_svg().unwrap().ends_with("</svg>\n"), "{query}");
     }
 }

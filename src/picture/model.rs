@@ -161,6 +161,11 @@ impl Picture {
         self.epochs.iter().map(|epoch| epoch.rows).sum()
     }
 
+    /// The watermark after the last epoch of the stretch.
+    pub(super) fn watermark(&self) -> Option<Instant> {
+        self.epochs.last().and_then(|last| last.after)
+    }
+
     /// Corners of the watermark's staircase, arrival and watermark; it begins where there is a watermark.
     pub(super) fn staircase(&self) -> Vec<(f64, Instant)> {
         let mut corners = Vec::new();

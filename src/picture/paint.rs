@@ -143,7 +143,7 @@ mod tests {
         let line = Line::of("a", Ink::Plain)
             .with("bc", Ink::Late)
             .with("d ", Ink::Row);
-        assert_eq!(write(&[line.clone()], false), "abcd\n");
+        assert_eq!(write(std::slice::from_ref(&line), false), "abcd\n");
         assert_eq!(
             write(&[line], true),
             "a\u{1b}[0;1;31mbc\u{1b}[0;36md\u{1b}[0m\n"

@@ -73,21 +73,27 @@ impl Picture {
     /// What the signs mean, as many in a line as have room.
     fn legend(&self, width: usize) -> Vec<Line> {
         let rows = match &self.rows {
-            Rows::Sampled { every: 1, .. } => ("⠶".to_owned(), "row".to_owned(), Ink::Row),
-            Rows::Sampled { every, .. } => (
-                "⠶".to_owned(),
-                format!("row (1 in {})", grouped(*every)),
-                Ink::Row,
-            ),
-            Rows::Bands { .. } => (
-                "⡇".to_owned(),
-                "least to greatest event time of an epoch".to_owned(),
-                Ink::Row,
-            ),
+            Rows::Sampled { every, points } => {
+                let sign = if points.len() <= plot::FEW {
+                    "•"
+                } else {
+                    "⠶"
+                };
+                let text = match every {
+                    1 => "row".to_owned(),
+                    every => format!("row (1 in {})", grouped(*every)),
+                };
+                (sign, text)
+            }
+            Rows::Bands { .. } => ("⡇", "least to greatest event time of an epoch".to_owned()),
         };
         let mut entries = vec![
-            rows,
-            ("─┘".to_owned(), "watermark".to_owned(), Ink::Watermark),
+            (rows.0.to_owned(), rows.1, Ink::Row),
+            (
+                "─┘".to_owned(),
+                format!("watermark, {} at the end", plot::NOW),
+                Ink::Watermark,
+            ),
         ];
         if !self.late.marks.is_empty() {
             entries.push(("×".to_owned(), "late row".to_owned(), Ink::Late));

@@ -38,9 +38,8 @@ fn times(epoch: &EpochProgress) -> Option<[Instant; 3]> {
     Some([least.min()?, mean?, greatest.max()?])
 }
 
-/// The longest delay of the last epoch's clauses.
-pub(super) fn delay(history: &[EpochProgress]) -> Span {
+/// The longest delay of the last epoch's clauses, if there are any.
+pub(super) fn delay(history: &[EpochProgress]) -> Option<Span> {
     let clauses = history.last().map_or(&[][..], |last| &last.clauses);
-    let delays = clauses.iter().map(|clause| clause.observed.delay);
-    delays.max().unwrap_or(Span::ZERO)
+    clauses.iter().map(|clause| clause.observed.delay).max()
 }

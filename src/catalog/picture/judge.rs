@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use datafusion::common::Result;
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionState;
 
+use super::rows::unit;
 use super::tracks::JudgeExpr;
-use crate::logical::{GroupTime, TimeValue};
+use crate::logical::{Bin, GroupTime, TimeValue};
 use crate::physical::Closing;
 use crate::physical::planner::closing;
 use crate::time::{Closed, Instant, Span, Unit, WindowShape};
@@ -22,6 +24,8 @@ pub(super) struct Judge {
     behind: Span,
     /// Windows of one size, if it is by these that rows are grouped.
     pub shape: Option<WindowShape>,
+    /// Unit of the begins of windows; none where there are none.
+    pub unit: Option<Unit>,
     /// Whether a group is a window that lasts: one that can be drawn.
     pub lasts: bool,
     /// Number of the aggregate.
@@ -48,6 +52,7 @@ impl Judge {
                 closing: Closing::Instant(Unit::Nanosecond),
                 behind: Span::ZERO,
                 shape: None,
+                unit: None,
                 lasts: false,
                 id: None,
             });
@@ -58,6 +63,7 @@ impl Judge {
             })?,
             behind: group.behind,
             shape: shape(group),
+            unit: begins_in(group, state)?,
             lasts: matches!(
                 group.value,
                 TimeValue::Windows(_) | TimeValue::WindowColumn(_) | TimeValue::Bin(_)
@@ -103,6 +109,20 @@ impl Judge {
             None => Vec::new(),
         }
     }
+}
+
+/// Unit of the begins of windows, which a bin's function gives.
+fn begins_in(group: &GroupTime, state: &SessionState) -> Result<Option<Unit>> {
+    Ok(match &group.value {
+        TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => Some(spec.shape.unit()),
+        TimeValue::Bin(bin) => {
+            let event = Field::new(Bin::EVENT_TIME, bin.event_type.clone(), true);
+            let schema = DFSchema::try_from(Schema::new(vec![event]))?;
+            let function = state.create_physical_expr(bin.function.clone(), &schema)?;
+            Some(unit(&function.data_type(schema.as_arrow())?))
+        }
+        TimeValue::Session(..) | TimeValue::Instant(_) => None,
+    })
 }
 
 fn shape(group: &GroupTime) -> Option<WindowShape> {

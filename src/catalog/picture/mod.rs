@@ -54,11 +54,14 @@ impl StreamingTable {
         let scale = planned
             .as_ref()
             .map_or(Span::ZERO, |(plan, _)| plan.scale());
-        let range = view.of(&marks, scale.max(epochs::delay(&history)));
+        let range = view.of(
+            &marks,
+            scale.max(epochs::delay(&history).unwrap_or(Span::ZERO)),
+        );
         let mut picture = self.frame(&history, &marks, range.clone());
         match planned {
             Ok((plan, state)) => {
-                picture.rule = plan.rule(epochs::delay(&history), !history.is_empty());
+                picture.rule = plan.rule(epochs::delay(&history));
                 self.fill(&mut picture, &plan, state, &history, &marks, range)
                     .await;
             }
@@ -107,6 +110,10 @@ impl StreamingTable {
     ) {
         let watermark = marks.last().and_then(|last| last.after);
         let judge = plan.tracks.iter().find_map(|track| track.judge.as_ref());
+        if plan.tracks.iter().all(|track| track.event.is_none()) {
+            let note = "The query has no WATERMARK clause: no row is late.";
+            picture.notes.push(note.to_owned());
+        }
         let closing = judge.map(|judge| Judge::new(judge, state));
         if let Some(Ok(judge)) = &closing {
             match self.query_state() {

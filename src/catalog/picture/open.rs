@@ -12,7 +12,7 @@ const MOST: usize = 1_000;
 
 /// What each open window holds, by begin; nothing where groups are no windows, or the state cannot be read.
 pub(super) fn fills(judge: &Judge, state: &QueryState, watermark: Option<Instant>) -> Vec<Fill> {
-    let (Some(id), Some(shape)) = (judge.id, judge.shape) else {
+    let (Some(id), Some(unit)) = (judge.id, judge.unit) else {
         return Vec::new();
     };
     let slices = state.rows_by_slice(id, &format!("TimeWindowGate {id}"));
@@ -26,7 +26,7 @@ pub(super) fn fills(judge: &Judge, state: &QueryState, watermark: Option<Instant
         }
     }
     let closed = judge.closed(watermark);
-    let mut bounds = Bounds::new(judge, shape.unit());
+    let mut bounds = Bounds::new(judge, unit);
     let open = windows
         .into_iter()
         .filter(|(begin, _)| !closed.contains(*begin));

@@ -142,7 +142,7 @@ impl Reading {
 }
 
 /// Unit of times of a type, in the ticks that they are read as.
-fn unit(data_type: &DataType) -> Unit {
+pub(super) fn unit(data_type: &DataType) -> Unit {
     match data_type {
         DataType::Timestamp(unit, _) => unit_of(unit),
         DataType::Struct(fields) => fields

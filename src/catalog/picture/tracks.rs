@@ -103,7 +103,7 @@ impl Plan {
     }
 
     /// What is grouped by and awaited, in words.
-    pub(super) fn rule(&self, delay: Span, has_run: bool) -> String {
+    pub(super) fn rule(&self, delay: Option<Span>) -> String {
         let judge = self.tracks.iter().find_map(|track| track.judge.as_ref());
         let group = judge.map(
             |judge| match judge.group.as_ref().map(|group| &group.value) {
@@ -111,12 +111,12 @@ impl Plan {
                     format!("windows of {}", spec.shape)
                 }
                 Some(TimeValue::Session(spec, _)) => format!("sessions, gap {}", spec.label),
-                Some(TimeValue::Bin(bin)) => bin.function.to_string(),
+                Some(TimeValue::Bin(bin)) => bin.function.human_display().to_string(),
                 Some(TimeValue::Instant(_)) => "by event time".to_owned(),
                 None => "distinct rows".to_owned(),
             },
         );
-        let delay = has_run.then(|| format!("delay {delay}"));
+        let delay = delay.map(|delay| format!("delay {delay}"));
         group
             .into_iter()
             .chain(delay)

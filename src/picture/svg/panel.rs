@@ -48,9 +48,18 @@ fn bars(picture: &Picture, field: &Field<'_>) -> Vec<Bar> {
         };
         bars.insert((fill.begin, fill.end), bar);
     }
-    bars.into_values()
+    let mut bars: Vec<Bar> = bars
+        .into_values()
         .filter(|bar| field.shows(bar.begin, bar.end))
-        .collect()
+        .collect();
+    // Of windows that overlap each has its bar where no later one begins.
+    let begins: Vec<Instant> = bars.iter().skip(1).map(|bar| bar.begin).collect();
+    for (bar, next) in bars.iter_mut().zip(begins) {
+        if next > bar.begin {
+            bar.end = bar.end.min(next);
+        }
+    }
+    bars
 }
 
 /// Bars of the windows, at the height of their event times.

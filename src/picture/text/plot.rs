@@ -8,6 +8,12 @@ use super::super::range::TimeRange;
 use super::{EIGHTHS, floor};
 use crate::time::Instant;
 
+/// Rows that are few.
+pub(super) const FEW: usize = 60;
+
+/// Where the watermark is after the last epoch.
+pub(super) const NOW: char = '◂';
+
 /// The field, without its axes.
 struct Field<'a> {
     picture: &'a Picture,
@@ -70,6 +76,7 @@ impl Field<'_> {
         let stairs = self.stairs();
         let late = self.late();
         let fills = self.fills();
+        let now = self.picture.watermark().map(|at| self.line(at));
         (0..self.lines)
             .map(|line| {
                 let mut text = Line::default();
@@ -81,16 +88,23 @@ impl Field<'_> {
                     } else if let Some(stair) = stair {
                         text.push(stair, Ink::Watermark);
                     } else {
-                        text.push(raster.cell(column, line).unwrap_or(' '), Ink::Row);
+                        text.push(self.dots(raster.cell(column, line)), Ink::Row);
                     }
                 }
-                if let Some(fill) = fills.get(line).copied().flatten() {
-                    text.push(' ', Ink::Plain);
-                    text.push(fill, Ink::Open);
-                }
+                let is_now = now == Some(line);
+                text.push(if is_now { NOW } else { ' ' }, Ink::Watermark);
+                text.push(fills.get(line).copied().flatten().unwrap_or(' '), Ink::Open);
                 text
             })
             .collect()
+    }
+
+    /// What a cell of rows looks like: one of few rows would be lost as a dot.
+    fn dots(&self, cell: Option<char>) -> char {
+        match (cell, &self.picture.rows) {
+            (Some(_), Rows::Sampled { points, .. }) if points.len() <= FEW => '•',
+            (cell, _) => cell.unwrap_or(' '),
+        }
     }
 
     fn rows(&self) -> Raster {
