@@ -61,6 +61,12 @@ impl<'a> Field<'a> {
         if stairs.len() > 1 {
             canvas.line(&stairs, 2.0, Role::Watermark);
         }
+        if let Some(watermark) = self.picture.watermark() {
+            // An arrow at the edge points to where it is after the last epoch.
+            let (x, y) = (self.layout.right, self.y(watermark));
+            let arrow = [(x + 10.0, y - 5.0), (x + 3.0, y), (x + 10.0, y + 5.0)];
+            canvas.line(&arrow, 2.0, Role::Watermark);
+        }
         let late = &self.picture.late.marks;
         for mark in late {
             let at = (self.x(mark.point.at), self.y(mark.point.time));

@@ -48,10 +48,7 @@ fn bars(picture: &Picture, field: &Field<'_>) -> Vec<Bar> {
         };
         bars.insert((fill.begin, fill.end), bar);
     }
-    let mut bars: Vec<Bar> = bars
-        .into_values()
-        .filter(|bar| field.shows(bar.begin, bar.end))
-        .collect();
+    let mut bars: Vec<Bar> = bars.into_values().collect();
     // Of windows that overlap each has its bar where no later one begins.
     let begins: Vec<Instant> = bars.iter().skip(1).map(|bar| bar.begin).collect();
     for (bar, next) in bars.iter_mut().zip(begins) {
@@ -59,6 +56,7 @@ fn bars(picture: &Picture, field: &Field<'_>) -> Vec<Bar> {
             bar.end = bar.end.min(next);
         }
     }
+    bars.retain(|bar| field.shows(bar.begin, bar.end));
     bars
 }
 

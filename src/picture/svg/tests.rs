@@ -37,7 +37,8 @@ fn the_document_has_the_staircase_all_late_rows_and_both_schemes() {
     let classes = elements(&svg);
     // One more is in the legend.
     assert_eq!(classes["late"], picture.late.marks.len() + 1);
-    assert_eq!(classes["watermark"], 2);
+    // Those are the staircase, the arrow at its end and the sign of the legend.
+    assert_eq!(classes["watermark"], 3);
     assert!(classes["row"] >= 240 && classes["closed"] > 10 && classes["open"] > 3);
     assert!(svg.contains("@media(prefers-color-scheme:dark)"));
     assert_eq!(svg.matches("its window").count(), picture.late.marks.len());
