@@ -222,6 +222,43 @@ fn commands_work_in_scripts() {
 }
 
 #[test]
+fn a_picture_is_as_wide_as_it_is_told_and_has_colours_on_a_terminal_only() {
+    let script = format!(
+        "{ORDERS}CREATE STREAMING TABLE hourly AS SELECT window.start AS hour, count(*) AS n FROM STREAM orders \
+         WATERMARK event_time DELAY OF INTERVAL 1 HOUR GROUP BY window(event_time, '1 hour');\n\
+         REFRESH STREAMING TABLE hourly;\n.mode csv\n.watermark hourly\n"
+    );
+    for columns in [40, 100] {
+        let mut child = tidegate(&["-q"])
+            .env("COLUMNS", columns.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(script.as_bytes())
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = stdout(&output);
+        let picture = text.split_once("hourly  its only epoch\n").unwrap().1;
+        let widths = picture.lines().map(|line| line.chars().count());
+        let widest = widths.max().unwrap();
+        assert!((columns - 3..=columns).contains(&widest), "{text}");
+        assert!(!text.contains('\u{1b}'));
+        assert!(text.contains("1 open window with 1 row"));
+    }
+    let output = run(&["-c", ".watermark hourly 1 2 3"], "");
+    assert_code(&output, 1);
+    assert!(stderr(&output).contains("error: .watermark takes a streaming table"));
+    let output = run(&["-c", ".watermark nowhere"], "");
+    assert_code(&output, 1);
+    assert!(stderr(&output).contains("[STREAMING_TABLE_NOT_FOUND]"));
+}
+
+#[test]
 fn an_unknown_command_names_the_nearest() {
     let output = run(&["-c", ".tabels"], "");
     assert_code(&output, 1);

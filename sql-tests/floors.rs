@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Folders and files of `src`, lowest floor first; those of one line share a floor.
 const FLOORS: [&[&str]; 9] = [
     &["time", "disk", "error"],
-    &["config", "checkpoint"],
+    &["config", "checkpoint", "picture"],
     &["logical"],
     &["state"],
     &["physical", "source", "sink"],

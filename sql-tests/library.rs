@@ -12,6 +12,8 @@
 mod clocks;
 #[path = "library/memory.rs"]
 mod memory;
+#[path = "library/pictures.rs"]
+mod pictures;
 #[path = "library/started.rs"]
 mod started;
 

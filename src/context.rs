@@ -45,11 +45,12 @@ use self::clock::ContextClock;
 use self::started::{Home, Started};
 use crate::catalog::{
     Database, EmittedFunction, Entry, Kind, LateRowsFunction, LatenessFunction, OutOfOrderFunction,
-    ProgressFunction, StreamingTable, StreamingTables, UnboundedTables, unknown,
+    PlotFunction, ProgressFunction, StreamingTable, StreamingTables, UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{KeepStreams, Misplaced, StreamAnalyzer, WindowTime};
+use crate::picture::{Picture, View};
 use crate::query::{EpochProgress, Lines, Live, LiveSender, QueryClock, QueryPlanner};
 use crate::sink::Sink;
 use crate::source::AppendTable;
@@ -147,6 +148,11 @@ impl StreamContext {
         session.register_udtf("lateness", Arc::new(LatenessFunction));
         session.register_udtf("out_of_order", Arc::new(OutOfOrderFunction));
         let unbounded: Arc<UnboundedTables> = Arc::default();
+        let plot = PlotFunction {
+            tables: Arc::clone(&tables),
+            unbounded: Arc::clone(&unbounded),
+        };
+        session.register_udtf("plot", Arc::new(plot));
         let home = Home {
             session: session.clone(),
             tables: Arc::clone(&tables),
@@ -299,6 +305,21 @@ impl StreamContext {
             let table = self.streaming_table(&TableReference::parse_str(name))?;
             let status = self.started.status(table.name());
             table.outlook(&self.session.state(), status).await
+        }
+        .boxed()
+    }
+
+    /// A picture of a streaming table's epochs, by which one sees why a row was late. Its sources are read again for
+    /// it; a refresh that is running is not waited for.
+    ///
+    /// # Errors
+    /// - there is no such streaming table, or its checkpoint is damaged
+    pub fn picture<'a>(&'a self, name: &'a str, view: View) -> BoxFuture<'a, Result<Picture>> {
+        async move {
+            let table = self.streaming_table(&TableReference::parse_str(name))?;
+            table
+                .picture(&self.session.state(), &self.unbounded, view)
+                .await
         }
         .boxed()
     }

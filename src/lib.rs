@@ -54,6 +54,7 @@
 //! | [`sink`] | where rows go to |
 //! | [`checkpoint`] | what survives a restart, a file for each epoch |
 //! | [`catalog`] | names: streaming tables and the functions that show them |
+//! | [`picture`] | which rows were late and why, drawn: on a terminal, as SVG, as a page |
 //! | [`context`] | [`StreamContext`](context::StreamContext): installs all of it into DataFusion |
 //! | [`repl`], [`slt`] | the prompt; the sqllogictest adapter |
 //! | [`guide`] | how fast it is, and why |
@@ -70,6 +71,7 @@ pub mod error;
 pub mod guide;
 pub mod logical;
 pub mod physical;
+pub mod picture;
 pub mod query;
 pub mod repl;
 pub mod sink;

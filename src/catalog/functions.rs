@@ -104,7 +104,7 @@ impl TableFunctionImpl for EmittedFunction {
 }
 
 /// The streaming table that an argument names: bare, or with its schema and catalog.
-fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
+pub(super) fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
     let Expr::Literal(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)), _) = name
     else {
         return plan_err!("the name of a streaming table is given as text: 'hourly_sales'");
@@ -132,7 +132,7 @@ pub(crate) fn unknown(name: &str) -> datafusion::common::DataFusionError {
     .into()
 }
 
-fn number(expr: &Expr) -> Result<u64> {
+pub(super) fn number(expr: &Expr) -> Result<u64> {
     match expr {
         Expr::Literal(ScalarValue::Int64(Some(number)), _) if *number >= 0 => {
             Ok(number.unsigned_abs())

@@ -1,10 +1,12 @@
-//! Names: streaming tables, their results, and the functions that show what they did.
+//! Names: streaming tables, their results, and the functions that show what they did, in rows and in pictures.
 
 mod database;
 mod definition;
 mod functions;
 mod lateness;
 mod outlet;
+mod picture;
+mod plot;
 mod records;
 mod refused_table;
 mod registry;
@@ -19,6 +21,7 @@ pub(crate) use functions::unknown;
 pub use functions::{EmittedFunction, LateRowsFunction, ProgressFunction};
 pub use lateness::{LatenessFunction, OutOfOrderFunction};
 pub use outlet::{application_outlet, cleaner, directory_outlet};
+pub use plot::PlotFunction;
 pub use records::{outlook_batch, progress_batch, refresh_batch};
 pub use refused_table::RefusedTable;
 pub use registry::StreamingTables;

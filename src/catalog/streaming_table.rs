@@ -30,6 +30,7 @@ use crate::sink::Sink;
 use crate::source::{
     AppendLog, AppendTable, Arrivals, Awaited, Cursor, ReadEnv, Retention, Unread,
 };
+use crate::state::QueryState;
 
 /// A named result kept up to date by a streaming query.
 #[derive(Debug)]
@@ -222,6 +223,17 @@ impl StreamingTable {
     /// Its query and options.
     pub fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// Why it cannot be used, if its checkpoint is damaged.
+    pub(super) fn damage(&self) -> Option<&Refusal> {
+        self.damage.as_ref()
+    }
+
+    /// State of its query between epochs; none while a refresh runs.
+    pub(super) fn query_state(&self) -> Option<Arc<QueryState>> {
+        let run = self.run.try_lock().ok()?;
+        Some(Arc::clone(&run.state))
     }
 
     /// Its result as a table.
@@ -463,7 +475,7 @@ impl StreamingTable {
     }
 
     /// The plan of its query as the session is now, and the session's state with the table's options.
-    async fn planned(
+    pub(super) async fn planned(
         &self,
         state: &SessionState,
         unbounded: &UnboundedTables,

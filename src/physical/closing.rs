@@ -148,7 +148,7 @@ pub(super) fn tick_unit(of: &DataType) -> Unit {
 }
 
 /// Timestamps as ticks.
-pub(super) fn ticks(times: &ArrayRef) -> Result<Int64Array> {
+pub(crate) fn ticks(times: &ArrayRef) -> Result<Int64Array> {
     Ok(match times.data_type() {
         DataType::Timestamp(..) => cast(times, &DataType::Int64)?
             .as_primitive::<Int64Type>()

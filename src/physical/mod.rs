@@ -30,12 +30,14 @@ mod watermark;
 
 pub use assign::TimeWindowAssignExec;
 pub use closing::Closing;
+pub(crate) use closing::ticks;
 pub use deduplicate::DeduplicateExec;
 pub use gate::{GateInfo, TimeWindowGateExec};
 pub use inputs::Inputs;
 pub use partial::TimeWindowPartialExec;
 pub use scan::StreamScanExec;
 pub use session::SessionAssignExec;
+pub(crate) use session::ticks_of as gap_ticks;
 pub use stateful::{Added, Stateful, absorb_all, as_stateful};
 pub use watermark::WatermarkExec;
 

@@ -116,6 +116,32 @@ fn safe(bin: &Bin) -> Result<(i64, i64)> {
     }
 }
 
+/// When the groups of a time close; `physical` makes expressions.
+///
+/// # Errors
+/// - those of `physical`
+pub(crate) fn closing(
+    time: &GroupTime,
+    physical: impl Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>,
+) -> Result<Closing> {
+    if !time.closes {
+        return Ok(Closing::Never);
+    }
+    Ok(match &time.value {
+        TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => Closing::Windows(spec.shape),
+        TimeValue::Session(spec, _) => Closing::Sessions(spec.unit),
+        TimeValue::Instant(unit) => Closing::Instant(*unit),
+        TimeValue::Bin(bin) => {
+            let schema = DFSchema::try_from(BinFunction::schema(&bin.event_type))?;
+            Closing::Bin(BinFunction {
+                function: physical(&bin.function, &schema)?,
+                event_type: bin.event_type.clone(),
+                safe: safe(bin)?,
+            })
+        }
+    })
+}
+
 /// Whether rows are aggregated by [`TimeWindowPartialExec`]: they are grouped by one slice of time and one set
 /// of keys, and no aggregate asks for an order.
 fn by_slice(node: &StreamAggregate, aggregates: &[Arc<AggregateFunctionExpr>]) -> bool {
@@ -321,24 +347,7 @@ impl Planning<'_> {
     }
 
     fn closing(&self, time: &GroupTime) -> Result<Closing> {
-        if !time.closes {
-            return Ok(Closing::Never);
-        }
-        Ok(match &time.value {
-            TimeValue::Windows(spec) | TimeValue::WindowColumn(spec) => {
-                Closing::Windows(spec.shape)
-            }
-            TimeValue::Session(spec, _) => Closing::Sessions(spec.unit),
-            TimeValue::Instant(unit) => Closing::Instant(*unit),
-            TimeValue::Bin(bin) => {
-                let schema = DFSchema::try_from(BinFunction::schema(&bin.event_type))?;
-                Closing::Bin(BinFunction {
-                    function: self.expr(&bin.function, &schema)?,
-                    event_type: bin.event_type.clone(),
-                    safe: safe(bin)?,
-                })
-            }
-        })
+        closing(time, |expr, schema| self.expr(expr, schema))
     }
 
     fn assign_info(&self, node: &StreamAggregate, gate: Arc<GateInfo>) -> Result<AssignInfo> {

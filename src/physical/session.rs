@@ -220,7 +220,7 @@ impl Gaps {
 }
 
 /// Whole ticks of a gap that is longer than none.
-fn ticks_of(gap: IntervalMonthDayNano, unit: Unit) -> Option<i64> {
+pub(crate) fn ticks_of(gap: IntervalMonthDayNano, unit: Unit) -> Option<i64> {
     if gap.months != 0 {
         return None;
     }

@@ -31,6 +31,6 @@ pub use outlook::{Lines, Standing, Totals};
 pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases, SourceProgress};
 pub use run::LiveSender;
 pub use saved::{SourceAt, SourceStanding};
-pub use show::show_instant;
+pub use show::{read_instant, show_instant};
 pub use sources::{home, short};
 pub use trigger::{Orders, QueryStatus, Trigger};

@@ -1,6 +1,6 @@
 //! Watermarks as a person reads them.
 
-use chrono::DateTime;
+use chrono::{DateTime, NaiveDateTime};
 
 use crate::time::{Instant, Unit};
 
@@ -18,6 +18,26 @@ pub fn show_instant(instant: Instant, unit: Unit, zoned: bool) -> String {
     };
     let zone = if zoned { "Z" } else { "" };
     format!("{}{zone}", time.naive_utc().format("%Y-%m-%dT%H:%M:%S%.f"))
+}
+
+/// The instant that [`show_instant`] has written so.
+pub fn read_instant(text: &str) -> Option<Instant> {
+    if let Some((number, rest)) = text.split_once(' ') {
+        let name = rest.strip_suffix("s since 1970")?;
+        let unit = Unit::ALL
+            .into_iter()
+            .find(|unit| format!("{unit:?}") == name)?;
+        return Some(unit.instant(number.parse().ok()?));
+    }
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let time = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok()?;
+    let seconds = i128::from(time.and_utc().timestamp());
+    let fraction = i128::from(time.and_utc().timestamp_subsec_nanos());
+    Some(Instant::from_nanos(
+        seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(fraction),
+    ))
 }
 
 #[cfg(test)]
@@ -43,5 +63,25 @@ mod tests {
             show_instant(far, Unit::Second, false),
             format!("{} Seconds since 1970", i64::MAX)
         );
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        for (nanos, unit) in [
+            (0, Unit::Second),
+            (-1_500_000, Unit::Microsecond),
+            (9_223_372_036_854_775_807, Unit::Nanosecond),
+            (-2_208_988_800_000_000_000, Unit::Second),
+            (9_223_372_036_854_775_807_000_000_000, Unit::Second),
+        ] {
+            let instant = Instant::from_nanos(nanos);
+            for zoned in [false, true] {
+                assert_eq!(
+                    read_instant(&show_instant(instant, unit, zoned)),
+                    Some(instant)
+                );
+            }
+        }
+        assert_eq!(read_instant("yesterday"), None);
     }
 }

@@ -6,12 +6,13 @@ use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray}
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use futures::future::LocalBoxFuture;
 
-use super::console::note;
+use super::console::{self, note};
 use super::names::{self, Column, Table};
 use super::print::Format;
 use super::script;
-use super::session::{End, Shell};
+use super::session::{self, End, Shell};
 use super::source::Input;
+use crate::picture::{Depth, View};
 
 /// `.read` within `.read` goes no deeper, so that a file that reads itself ends.
 const READ_DEPTH: usize = 16;
@@ -57,6 +58,8 @@ pub(crate) const COMMANDS: &[Command] = &[
         help: "list tables, views and streaming tables" },
     Command { name: ".schema", usage: "[TABLE]", argument: Argument::Table, handler: schema,
         help: "list the columns of a table, or of all" },
+    Command { name: ".watermark", usage: "TABLE [FROM [TO]]", argument: Argument::Table, handler: watermark,
+        help: "draw event times, the watermark and late rows" },
     Command { name: ".mode", usage: "[table|csv|json|ndjson]", argument: Argument::Format, handler: mode,
         help: "set or tell how rows are printed" },
     Command { name: ".timer", usage: "[on|off]", argument: Argument::Switch, handler: timer,
@@ -206,6 +209,50 @@ fn show(shell: &Shell, columns: Vec<(&str, ArrayRef)>) -> Result<(), End> {
     }
 }
 
+/// Draws the picture of a streaming table as wide as the terminal is.
+fn watermark<'a>(shell: &'a mut Shell, text: &'a str) -> Done<'a> {
+    Box::pin(async move {
+        let (name, view) = match drawn(text) {
+            Ok(drawn) => drawn,
+            Err(usage) => return refuse(usage),
+        };
+        let picture = shell.context.picture(name, view);
+        match shell.unless_interrupted(picture).await? {
+            Ok(picture) => {
+                let text = picture.to_text(console::columns(), console::colours());
+                session::print(&text)
+            }
+            Err(error) => {
+                note(crate::error::render("", &error));
+                Err(End::Failed)
+            }
+        }
+    })
+}
+
+/// The table and the epochs that are to be drawn: `hourly`, `hourly 100`, `hourly 100 200`.
+fn drawn(text: &str) -> Result<(&str, View), String> {
+    let mut words = text.split_whitespace();
+    let usage = || {
+        ".watermark takes a streaming table, and the first and last epoch: .watermark hourly 100 200".to_owned()
+    };
+    let name = words.next().ok_or_else(usage)?;
+    let numbers: Result<Vec<u64>, _> = words.map(str::parse).collect();
+    let view = match numbers.as_deref() {
+        Ok([]) => View::Last(Depth::Text),
+        Ok([from]) => View::Epochs {
+            from: *from,
+            to: None,
+        },
+        Ok([from, to]) => View::Epochs {
+            from: *from,
+            to: Some(*to),
+        },
+        _ => return Err(usage()),
+    };
+    Ok((name, view))
+}
+
 fn mode<'a>(shell: &'a mut Shell, name: &'a str) -> Done<'a> {
     Box::pin(async move {
         match Format::named(name) {
@@ -281,6 +328,15 @@ mod tests {
             unknown(".import"),
             "there is no command .import; .help lists them"
         );
+    }
+
+    #[test]
+    fn a_picture_is_of_a_table_and_of_epochs() {
+        let of = |from, to| View::Epochs { from, to };
+        assert_eq!(drawn("hourly"), Ok(("hourly", View::Last(Depth::Text))));
+        assert_eq!(drawn("a.b 3"), Ok(("a.b", of(3, None))));
+        assert_eq!(drawn("hourly  3 7"), Ok(("hourly", of(3, Some(7)))));
+        assert!(drawn("").is_err() && drawn("hourly x").is_err() && drawn("hourly 1 2 3").is_err());
     }
 
     #[test]

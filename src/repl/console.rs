@@ -1,7 +1,7 @@
 //! The two ways out: data to stdout, everything else to stderr.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// Writes data to stdout, and sees it off.
 ///
@@ -20,4 +20,23 @@ pub(crate) fn data(bytes: &[u8]) -> io::Result<()> {
 pub(crate) fn note(text: impl Display) {
     // When stderr is gone there is nowhere left to tell.
     writeln!(io::stderr().lock(), "{text}").ok();
+}
+
+/// Columns of a picture where stdout is no terminal and nobody says how many.
+const COLUMNS: usize = 80;
+
+/// How many columns stdout has: those of its terminal, else those that `COLUMNS` says, else 80.
+pub(crate) fn columns() -> usize {
+    let terminal = ::console::Term::stdout().size_checked();
+    let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
+    let columns = terminal.map(|(_, columns)| usize::from(columns));
+    columns
+        .filter(|columns| *columns > 0)
+        .or_else(said)
+        .unwrap_or(COLUMNS)
+}
+
+/// Whether data may have colours: on a terminal, unless `NO_COLOR` is set.
+pub(crate) fn colours() -> bool {
+    io::stdout().is_terminal() && super::highlight::is_wanted()
 }

@@ -345,6 +345,14 @@ async fn context(
     }
 }
 
+/// Prints a text that is no rows.
+///
+/// # Errors
+/// As [`Shell::show`].
+pub(crate) fn print(text: &str) -> Result<(), End> {
+    console::data(text.as_bytes()).map_err(|error| output_failed(&error))
+}
+
 type Task = tokio::task::JoinHandle<Result<Report, Failure>>;
 
 /// A reader that has read enough (`| head`) is no failure.

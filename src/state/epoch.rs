@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 
 use super::aside::SetAside;
 use super::dedup::DedupState;
-use super::gate::GateState;
+use super::gate::{GateState, rows_in, rows_of};
 use super::memory::StateMemory;
 use super::times::EventTimes;
 use super::watermarks::{Observed, Watermarks};
@@ -137,6 +137,31 @@ impl QueryState {
     /// - the memory pool has no room, and nothing can be spilled
     pub fn settle(&self, gate: &GateState, runtime: &RuntimeEnv) -> Result<()> {
         self.reserve(gate.memory(), 0, runtime)
+    }
+
+    /// Accepted rows by slice in the gate with this number and name, of slices with an open window: also those of a
+    /// checkpoint that the gate has not taken in yet, where there may be some whose windows have closed.
+    ///
+    /// # Errors
+    /// - the checkpoint has something else there
+    pub fn rows_by_slice(&self, id: usize, name: &str) -> Result<Vec<(i64, u64)>> {
+        if let Some(saved) = self.saved_piece(&rows_of(name)) {
+            let mut all = BTreeMap::new();
+            for (slice, rows) in saved
+                .iter()
+                .map(rows_in)
+                .collect::<Result<Vec<_>>>()?
+                .concat()
+            {
+                *all.entry(slice).or_default() += rows;
+            }
+            return Ok(all.into_iter().collect());
+        }
+        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(gates
+            .get(&id)
+            .map(|gate| gate.rows_by_slice())
+            .unwrap_or_default())
     }
 
     fn all_gates(&self) -> Vec<Arc<GateState>> {

@@ -24,6 +24,7 @@ mod saved;
 mod spill;
 
 pub use release::{Released, SharedSlices, WindowOfSlices};
+pub(super) use saved::rows_in;
 pub use saved::{GateAdded, rows_of};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -483,6 +484,18 @@ impl GateState {
                     .sum()
             }
             GateShape::One | GateShape::Hopping(_) => lock(&self.rows).kept.values().sum(),
+        }
+    }
+
+    /// Accepted rows by slice, of slices with an open window; empty where slices are no windows.
+    pub fn rows_by_slice(&self) -> Vec<(i64, u64)> {
+        match self.shape {
+            GateShape::Timeless | GateShape::Sessions => Vec::new(),
+            GateShape::One | GateShape::Hopping(_) => {
+                let rows = lock(&self.rows);
+                let kept = rows.kept.iter().filter(|(slice, _)| **slice != TIMELESS);
+                kept.map(|(slice, rows)| (*slice, *rows)).collect()
+            }
         }
     }
 

@@ -202,7 +202,7 @@ fn counted(rows: &[(i64, u64)]) -> Result<Option<RecordBatch>> {
 }
 
 /// Rows by slice of a batch `(slice, rows)`.
-fn rows_in(batch: &RecordBatch) -> Result<Vec<(i64, u64)>> {
+pub(in crate::state) fn rows_in(batch: &RecordBatch) -> Result<Vec<(i64, u64)>> {
     let column = |at: usize| {
         let column = batch.columns().get(at);
         let column = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
