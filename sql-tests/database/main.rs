@@ -5,6 +5,7 @@
 //! | `reopened` | tables, views and streaming tables are as they were left; one process at a time |
 //! | `restarts` | faults that people met elsewhere: a watermark, open windows or files that a restart forgets |
 //! | `changed` | another query, another source or a damaged file under the kept state |
+//! | `ordered` | what is there first is read in the order of event time, over restarts anywhere |
 //! | `sinks` | directories and sinks of the application: each row once |
 //! | `retained` | rows that are old go, when all who read them have passed them |
 //! | `golden` | a database that was written by an earlier build is read |
@@ -20,10 +21,13 @@
 
 mod changed;
 mod golden;
+mod ordered;
 mod reopened;
 mod restarts;
 mod retained;
 mod sinks;
+#[path = "../support/splitmix.rs"]
+mod splitmix;
 
 use std::path::Path;
 

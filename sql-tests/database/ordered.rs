@@ -1,0 +1,494 @@
+//! History in any order of files or rows, read in the order of event time: no row is late, none is read twice or left
+//! out, no epoch has more rows than it may, and a restart between any two epochs changes nothing.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::csv::WriterBuilder;
+use datafusion::arrow::json::LineDelimitedWriter;
+use datafusion::parquet::arrow::ArrowWriter;
+use tidegate::query::EpochProgress;
+
+use super::splitmix::SplitMix;
+use super::*;
+
+const FLIGHTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/sql-tests/data/nyc_january.parquet"
+);
+
+/// Departures an hour and an airport, over a relation.
+fn hourly(relation: &str) -> String {
+    format!(
+        "SELECT window.start AS hour, origin, count(*) AS flights, sum(dep_delay) AS delay \
+         FROM {relation} GROUP BY window(dep_ts, '1 hour'), origin"
+    )
+}
+
+/// The flights in the order in which they were reported.
+async fn flights() -> RecordBatch {
+    let ctx = StreamContext::new().unwrap();
+    run(
+        &ctx,
+        &format!("CREATE EXTERNAL TABLE flights STORED AS PARQUET LOCATION '{FLIGHTS}'"),
+    )
+    .await;
+    let frame = ctx.sql("SELECT * FROM flights ORDER BY seq").await.unwrap();
+    let batches = frame.collect().await.unwrap();
+    concat_batches(&batches[0].schema(), &batches).unwrap()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Format {
+    Parquet,
+    Csv,
+    Json,
+    CsvGz,
+}
+
+impl Format {
+    fn ending(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Json => "json",
+            Format::Csv | Format::CsvGz => "csv",
+        }
+    }
+
+    fn stored(self) -> &'static str {
+        match self {
+            Format::Parquet => "PARQUET",
+            Format::Json => "JSON",
+            Format::Csv | Format::CsvGz => "CSV",
+        }
+    }
+
+    fn write(self, path: &Path, rows: &RecordBatch) {
+        let file = File::create(path).unwrap();
+        match self {
+            Format::Parquet => {
+                let mut writer = ArrowWriter::try_new(file, rows.schema(), None).unwrap();
+                writer.write(rows).unwrap();
+                writer.close().unwrap();
+            }
+            Format::Json => {
+                let mut writer = LineDelimitedWriter::new(file);
+                writer.write(rows).unwrap();
+                writer.finish().unwrap();
+            }
+            Format::Csv | Format::CsvGz => {
+                let mut writer = WriterBuilder::new().with_header(true).build(file);
+                writer.write(rows).unwrap();
+            }
+        }
+        if self == Format::CsvGz {
+            assert!(Command::new("gzip").arg(path).status().unwrap().success());
+        }
+    }
+}
+
+/// Writes rows as so many files, each a run of them, whose times of modification are in a random order.
+fn scatter(dir: &Path, rows: &RecordBatch, files: usize, format: Format, seed: u64) {
+    println!("seed {seed}");
+    fs::create_dir_all(dir).unwrap();
+    let mut numbers = SplitMix(seed);
+    let mut order: Vec<u64> = (0..files as u64).collect();
+    for at in (1..order.len()).rev() {
+        order.swap(at, (numbers.next() % (at as u64 + 1)) as usize);
+    }
+    let (length, all) = (rows.num_rows().div_ceil(files), rows.num_rows());
+    for (file, order) in order.into_iter().enumerate() {
+        let start = (file * length).min(all);
+        let part = rows.slice(start, length.min(all - start));
+        let name = format!("{file:03}.{}", format.ending());
+        format.write(&dir.join(&name), &part);
+        let path = fs::read_dir(dir).unwrap().find_map(|entry| {
+            let path = entry.unwrap().path();
+            let found = path.file_name()?.to_str()?.starts_with(&name);
+            found.then_some(path)
+        });
+        set_modified(&path.unwrap(), order);
+    }
+}
+
+/// Sets a file's time of modification, in seconds after an arbitrary moment.
+fn set_modified(path: &Path, seconds: u64) {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds);
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+/// The external table `flights` over a directory.
+async fn external(ctx: &StreamContext, dir: &Path, format: Format) {
+    run(
+        ctx,
+        &format!(
+            "CREATE EXTERNAL TABLE flights (seq BIGINT, batch BIGINT, carrier VARCHAR, origin VARCHAR, \
+             dest VARCHAR, dep_delay BIGINT, sched_utc TIMESTAMP(6), dep_ts TIMESTAMP(6), arrived TIMESTAMP(6)) \
+             STORED AS {} LOCATION '{}/'",
+            format.stored(),
+            dir.display()
+        ),
+    )
+    .await;
+}
+
+/// The streaming table `q` over them.
+async fn query(ctx: &StreamContext, order: &str, rows: usize, delay: &str) {
+    let select = hourly(&format!(
+        "STREAM flights WATERMARK dep_ts DELAY OF INTERVAL {delay}"
+    ));
+    let options = format!(
+        "initial_order = '{order}', max_rows_per_epoch = '{rows}', checkpoints_kept = '1000'"
+    );
+    run(
+        ctx,
+        &format!("CREATE STREAMING TABLE q WITH ({options}) AS {select}"),
+    )
+    .await;
+}
+
+fn late(epochs: &[EpochProgress]) -> u64 {
+    epochs.iter().map(|epoch| epoch.late_rows).sum()
+}
+
+fn input(epochs: &[EpochProgress]) -> u64 {
+    epochs.iter().map(|epoch| epoch.input_rows).sum()
+}
+
+/// The windows of the batch query that a watermark has closed.
+async fn closed(ctx: &StreamContext, watermark: &str) -> Vec<String> {
+    let batch = hourly("flights");
+    run(
+        ctx,
+        &format!(
+            "SELECT * FROM ({batch}) WHERE hour + INTERVAL '1 hour' <= TIMESTAMP '{watermark}'"
+        ),
+    )
+    .await
+}
+
+/// Files `NNNN.epoch` of a database, with their numbers.
+fn epoch_files(dir: &Path) -> Vec<(u64, PathBuf)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(epoch_files(&path));
+        } else if path.extension().is_some_and(|ending| ending == "epoch") {
+            let number = path.file_stem().unwrap().to_str().unwrap().parse();
+            found.push((number.unwrap(), path));
+        }
+    }
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => drop(fs::copy(&path, &target).unwrap()),
+        }
+    }
+}
+
+/// A copy of a database as it was when so many epochs had committed.
+fn copy_after(from: &Path, to: &Path, epochs: u64) {
+    copy(from, to);
+    for (number, path) in epoch_files(to) {
+        if number > epochs {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_month_in_365_shuffled_files_drops_nothing_and_is_the_batch_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = dir.path().join("flights");
+    scatter(&files, &flights().await, 365, Format::Parquet, 7);
+    for (order, delay) in [
+        ("arrival", "4 HOURS"),
+        ("event_time", "4 HOURS"),
+        ("event_time", "0 HOURS"),
+    ] {
+        let ctx = StreamContext::new().unwrap();
+        external(&ctx, &files, Format::Parquet).await;
+        query(&ctx, order, 1_000, delay).await;
+        let epochs = ctx.refresh("q").await.unwrap();
+        assert_eq!(input(&epochs), 26_675, "{order}");
+        let most = epochs.iter().map(|epoch| epoch.input_rows).max();
+        assert!(most <= Some(1_000), "{most:?}");
+        if order == "arrival" {
+            assert_eq!(late(&epochs), 1);
+            continue;
+        }
+        assert_eq!(late(&epochs), 0);
+        // No stretch is much smaller than it may be.
+        assert!(epochs.len() <= 32, "{}", epochs.len());
+        let nulls: u64 = epochs.iter().map(|epoch| epoch.null_rows).sum();
+        assert_eq!(nulls, 510);
+        let watermark = epochs.last().unwrap().watermark.clone().unwrap();
+        let rows = run(&ctx, "SELECT * FROM q").await;
+        assert!(rows.len() > 1_700, "{}", rows.len());
+        assert_eq!(rows, closed(&ctx, &watermark).await);
+    }
+}
+
+#[tokio::test]
+async fn a_select_over_the_files_is_the_batch_answer_in_every_format() {
+    let rows = flights().await;
+    for format in [Format::Parquet, Format::Csv, Format::CsvGz, Format::Json] {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("flights");
+        scatter(&files, &rows, 31, format, 11);
+        let ctx = StreamContext::new().unwrap();
+        external(&ctx, &files, format).await;
+        let stream = hourly(
+            "STREAM flights WITH (initial_order = 'event_time', max_rows_per_epoch = '5000') \
+             WATERMARK dep_ts DELAY OF INTERVAL 0 SECONDS",
+        );
+        let answer = run(&ctx, &stream).await;
+        assert_eq!(answer.len(), 1_744, "{format:?}");
+        // DataFusion alone does not read a directory of packed files.
+        run(
+            &ctx,
+            &format!("CREATE EXTERNAL TABLE file STORED AS PARQUET LOCATION '{FLIGHTS}'"),
+        )
+        .await;
+        assert_eq!(answer, run(&ctx, &hourly("file")).await, "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn hopping_windows_sessions_and_first_rows_lose_nothing_without_any_delay() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = dir.path().join("flights");
+    scatter(&files, &flights().await, 62, Format::Parquet, 13);
+    let ctx = StreamContext::new().unwrap();
+    external(&ctx, &files, Format::Parquet).await;
+    let stream = "STREAM flights WATERMARK dep_ts DELAY OF INTERVAL 0 SECONDS";
+    let queries = [
+        format!(
+            "SELECT window.start, count(*) AS n FROM {stream} GROUP BY window(dep_ts, '3 hours', '1 hour')"
+        ),
+        format!(
+            "SELECT session_window.start, carrier, count(*) AS n FROM {stream} GROUP BY session_window(dep_ts, '20 minutes'), carrier"
+        ),
+        format!("SELECT dep_ts, count(*) AS n FROM {stream} GROUP BY dep_ts"),
+        format!("SELECT DISTINCT ON (carrier, dep_ts) carrier, dep_ts FROM {stream}"),
+    ];
+    for (at, query) in queries.iter().enumerate() {
+        run(
+            &ctx,
+            &format!("CREATE STREAMING TABLE s{at} WITH (initial_order = 'event_time', max_rows_per_epoch = '997') AS {query}"),
+        )
+        .await;
+        let epochs = ctx.refresh(&format!("s{at}")).await.unwrap();
+        assert_eq!((input(&epochs), late(&epochs)), (26_675, 0), "{query}");
+        assert!(epochs.len() >= 27);
+    }
+}
+
+#[tokio::test]
+async fn a_restart_between_any_two_epochs_changes_nothing() {
+    let rows = flights().await;
+    for format in [Format::Parquet, Format::Csv] {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("flights");
+        scatter(&files, &rows, 31, format, 17);
+        let whole = dir.path().join("whole");
+        let ctx = open(&whole).await;
+        external(&ctx, &files, format).await;
+        query(&ctx, "event_time", 3_000, "4 HOURS").await;
+        let epochs = ctx.refresh("q").await.unwrap();
+        let expected = run(&ctx, "SELECT * FROM q").await;
+        assert_eq!(input(&epochs), 26_675);
+        drop(ctx);
+        for after in 0..epochs.len() {
+            let cut = dir.path().join(format!("after{after}"));
+            copy_after(&whole, &cut, after as u64);
+            let ctx = open_with(&cut, 1 + after % 4).await;
+            let rest = ctx.refresh("q").await.unwrap();
+            let before = input(epochs.get(..after).unwrap());
+            assert_eq!(before + input(&rest), 26_675, "after {after}");
+            assert_eq!(late(&rest), 0, "after {after}");
+            assert_eq!(
+                run(&ctx, "SELECT * FROM q").await,
+                expected,
+                "after {after}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_of_a_table_are_read_in_order_too_and_a_restart_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let ctx = open(&whole).await;
+    run(
+        &ctx,
+        &format!("CREATE EXTERNAL TABLE file STORED AS PARQUET LOCATION '{FLIGHTS}'"),
+    )
+    .await;
+    run(
+        &ctx,
+        "CREATE TABLE flights AS SELECT * FROM file ORDER BY seq * 7919 % 26681",
+    )
+    .await;
+    query(&ctx, "event_time", 3_000, "4 HOURS").await;
+    let epochs = ctx.refresh("q").await.unwrap();
+    assert_eq!((input(&epochs), late(&epochs)), (26_675, 0));
+    let expected = run(&ctx, "SELECT * FROM q").await;
+    let watermark = epochs.last().unwrap().watermark.clone().unwrap();
+    assert_eq!(expected, closed(&ctx, &watermark).await);
+    // What is inserted behind is read by arrival: these are late.
+    run(
+        &ctx,
+        "INSERT INTO flights SELECT * FROM file WHERE dep_ts < TIMESTAMP '2013-01-02' LIMIT 5",
+    )
+    .await;
+    let behind = ctx.refresh("q").await.unwrap();
+    assert_eq!((input(&behind), late(&behind)), (5, 5));
+    drop(ctx);
+    for after in [0, 1, 4, epochs.len() - 1] {
+        let cut = dir.path().join(format!("after{after}"));
+        copy_after(&whole, &cut, after as u64);
+        let ctx = open_with(&cut, 1 + after % 3).await;
+        let rest = ctx.refresh("q").await.unwrap();
+        let before = input(epochs.get(..after).unwrap());
+        assert_eq!(before + input(&rest), 26_680, "after {after}");
+        // With no epoch committed the rows are taken anew, the five with them.
+        let expected_late = if after == 0 { 0 } else { 5 };
+        assert_eq!(late(&rest), expected_late, "after {after}");
+        if after > 0 {
+            assert_eq!(
+                run(&ctx, "SELECT * FROM q").await,
+                expected,
+                "after {after}"
+            );
+        }
+    }
+}
+
+/// Files of two rows each, the later ones with earlier minutes; a database that has read two of the four minutes.
+async fn begun(dir: &Path) -> PathBuf {
+    let files = dir.join("files");
+    fs::create_dir_all(&files).unwrap();
+    for (file, minutes) in [("a", [3, 2]), ("b", [2, 1]), ("c", [0, 0]), ("d", [1, 3])] {
+        write_minutes(&files, file, &minutes);
+    }
+    let whole = dir.join("whole");
+    let ctx = open(&whole).await;
+    run(
+        &ctx,
+        &format!(
+            "CREATE EXTERNAL TABLE t (ts TIMESTAMP, v BIGINT) STORED AS JSON LOCATION '{}/'",
+            files.display()
+        ),
+    )
+    .await;
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE q WITH (initial_order = 'event_time', max_rows_per_epoch = '2', checkpoints_kept = '10') \
+         AS SELECT window.start, count(*) AS n FROM STREAM t WATERMARK ts DELAY OF INTERVAL 0 SECONDS \
+         GROUP BY window(ts, '1 minute')",
+    )
+    .await;
+    let epochs = ctx.refresh("q").await.unwrap();
+    let rows: Vec<u64> = epochs.iter().map(|epoch| epoch.input_rows).collect();
+    assert_eq!(rows, [2, 2, 2, 2]);
+    assert_eq!(late(&epochs), 0);
+    drop(ctx);
+    let cut = dir.join("cut");
+    copy_after(&whole, &cut, 2);
+    cut
+}
+
+fn write_minutes(dir: &Path, file: &str, minutes: &[u32]) {
+    let line = |minute: &u32| format!("{{\"ts\":\"2026-03-02T10:{minute:02}:00\",\"v\":1}}\n");
+    let text: String = minutes.iter().map(line).collect();
+    let path = dir.join(format!("{file}.json"));
+    fs::write(&path, text).unwrap();
+    set_modified(&path, 1);
+}
+
+#[tokio::test]
+async fn files_that_arrive_meanwhile_wait_and_are_read_by_arrival() {
+    let dir = tempfile::tempdir().unwrap();
+    let cut = begun(dir.path()).await;
+    // The new one is of a minute that has not been read, and would be the oldest file.
+    write_minutes(&dir.path().join("files"), "0", &[2, 7]);
+    let ctx = open(&cut).await;
+    let waiting = run(&ctx, "EXPLAIN STREAMING TABLE q").await;
+    assert!(
+        waiting.iter().any(|line| line.contains("4 files")),
+        "{waiting:?}"
+    );
+    let epochs = ctx.refresh("q").await.unwrap();
+    let rows: Vec<u64> = epochs.iter().map(|epoch| epoch.input_rows).collect();
+    assert_eq!(rows, [2, 2, 2]);
+    let lost: Vec<u64> = epochs.iter().map(|epoch| epoch.late_rows).collect();
+    assert_eq!(lost, [0, 0, 1]);
+    let closed = [
+        "2026-03-02T10:00:00 2",
+        "2026-03-02T10:01:00 2",
+        "2026-03-02T10:02:00 2",
+        "2026-03-02T10:03:00 2",
+    ];
+    assert_eq!(run(&ctx, "SELECT * FROM q").await, closed);
+}
+
+#[tokio::test]
+async fn a_file_that_is_needed_must_be_what_it_was_and_one_that_was_read_need_not_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let cut = begun(dir.path()).await;
+    let files = dir.path().join("files");
+    fs::remove_file(files.join("c.json")).unwrap();
+    fs::rename(files.join("b.json"), files.join("b.away")).unwrap();
+    let ctx = open(&cut).await;
+    let error = ctx.refresh("q").await.unwrap_err().to_string();
+    assert!(error.contains("[SOURCE_FILE_GONE]"), "{error}");
+    fs::rename(files.join("b.away"), files.join("b.json")).unwrap();
+    set_modified(&files.join("b.json"), 9);
+    let error = ctx.refresh("q").await.unwrap_err().to_string();
+    assert!(
+        error.contains("[SOURCE_FILE_CHANGED]") && error.contains("b.json"),
+        "{error}"
+    );
+    set_modified(&files.join("b.json"), 1);
+    let epochs = ctx.refresh("q").await.unwrap();
+    assert_eq!((input(&epochs), late(&epochs)), (4, 0));
+    assert_eq!(run(&ctx, "SELECT * FROM q").await.len(), 3);
+}
+
+#[tokio::test]
+async fn what_was_begun_by_one_event_time_goes_on_by_it_and_not_by_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let cut = begun(dir.path()).await;
+    let ctx = open(&cut).await;
+    let create = |with: &str, time: &str| {
+        format!(
+            "CREATE OR REFRESH STREAMING TABLE q {with} AS SELECT window.start, count(*) AS n \
+             FROM STREAM t WATERMARK {time} DELAY OF INTERVAL 0 SECONDS GROUP BY window(ts, '1 minute')"
+        )
+    };
+    let other = refused(&ctx, &create("", "date_trunc('hour', ts) AS hour")).await;
+    assert!(other.contains('['), "{other}");
+    // Without the option: the first rows were begun in the order of event time, and none is lost.
+    run(&ctx, &create("WITH (max_rows_per_epoch = '2')", "ts")).await;
+    let rows = run(
+        &ctx,
+        "SELECT sum(late_rows), sum(input_rows) FROM progress('q')",
+    )
+    .await;
+    assert_eq!(rows, ["0 8"]);
+}
