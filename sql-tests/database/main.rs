@@ -8,6 +8,7 @@
 //! | `ordered` | what is there first is read in the order of event time, over restarts anywhere |
 //! | `sinks` | directories and sinks of the application: each row once |
 //! | `retained` | rows that are old go, when all who read them have passed them |
+//! | `history` | files in any order, for `ordered` |
 //! | `golden` | a database that was written by an earlier build is read |
 //!
 //! Every suite is run over restarts too (`suites.rs`), and the crashes are in `crash` and `kill`.
@@ -21,6 +22,7 @@
 
 mod changed;
 mod golden;
+mod history;
 mod ordered;
 mod reopened;
 mod restarts;

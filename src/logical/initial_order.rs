@@ -98,7 +98,7 @@ fn may_be_ordered(stream: &StreamScan, known: Option<&Known>, greatest: bool) ->
         ),
         Some(Err(reason)) => (
             *reason,
-            "write the WATERMARK clause behind the stream itself: FROM STREAM t WATERMARK ts DELAY OF INTERVAL …, or initial_order = 'arrival'",
+            "give the stream one WATERMARK clause of its own, made of its columns: FROM STREAM t WATERMARK ts DELAY OF INTERVAL …, or leave initial_order out",
         ),
         Some(Ok(_)) => return Ok(()),
     };

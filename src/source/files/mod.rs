@@ -169,7 +169,7 @@ impl FilesReader {
                 .join_unwind()
                 .await
                 .map_err(|error| DataFusionError::External(Box::new(error)))?,
-            _ => open::open(&self.listing, meta, &self.columns, &self.env).await,
+            _ => open::open(&self.listing, meta, &self.columns, None, &self.env).await,
         }
     }
 
@@ -179,7 +179,7 @@ impl FilesReader {
             let (listing, file) = (Arc::clone(&self.listing), meta.clone());
             let (columns, env) = (self.columns.clone(), self.env.clone());
             let task = SpawnedTask::spawn(async move {
-                let rows = open::open(&listing, &file, &columns, &env).await?;
+                let rows = open::open(&listing, &file, &columns, None, &env).await?;
                 Ok(open::begun(rows).await)
             });
             (meta, task)

@@ -12,6 +12,9 @@ use datafusion::arrow::datatypes::Schema;
 use datafusion::common::stats::Precision;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::datasource::listing::ListingTable;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
@@ -21,7 +24,7 @@ use super::whole::WholeFile;
 use crate::config::OnBadRecord;
 use crate::error::Refusal;
 use crate::source::done::DoneFiles;
-use crate::source::initial::{EventTime, Extent, Histogram, Place, Snapshot, Taken};
+use crate::source::initial::{EventTime, Extent, Histogram, Place, Snapshot, Stretch, Taken};
 use crate::source::position::{FileIdentity, FilePosition, FilesInOrder, Position, ReadUntil};
 
 /// The directory that the files are in.
@@ -35,6 +38,8 @@ struct Directory {
 struct FilesSnapshot {
     directory: Directory,
     by: String,
+    /// The table's column that the event time is, if it is one.
+    column: Option<usize>,
     /// All files, those without rows included.
     done: DoneFiles,
     /// Files with rows.
@@ -77,6 +82,7 @@ pub(in crate::source) async fn snapshot(
     let snapshot = FilesSnapshot {
         directory,
         by: time.by().to_owned(),
+        column: time.column(),
         done,
         paths: extents.keys().cloned().collect(),
         extents,
@@ -141,10 +147,7 @@ impl Directory {
             .ok()?;
         let of_column = statistics.column_statistics.get(column)?;
         let rows = *statistics.num_rows.get_value()? as u64;
-        let untimed = match of_column.null_count {
-            Precision::Exact(nulls) | Precision::Inexact(nulls) => nulls as u64,
-            Precision::Absent => 0,
-        };
+        let untimed = *of_column.null_count.get_value()? as u64;
         let tick = |value: &Precision<ScalarValue>| {
             let value = value.get_value()?;
             (value.data_type() == *field.data_type())
@@ -168,7 +171,7 @@ impl Directory {
     ) -> Result<Option<Extent>> {
         let ticks = time.of(&self.listing.schema, time.columns())?;
         let (bad, env) = (self.on_bad_record, &self.env);
-        let opened = WholeFile::open(&self.listing, file, time.columns(), bad, env);
+        let opened = WholeFile::open(&self.listing, file, time.columns(), None, bad, env);
         let Some(mut rows) = opened.await? else {
             return Ok(None);
         };
@@ -198,16 +201,44 @@ impl Directory {
         }
     }
 
+    /// What tells rows of a stretch that are in a file, if the event time is a column of it; none if all rows are.
+    fn wanted(
+        &self,
+        column: Option<usize>,
+        extent: &Extent,
+        stretch: &Stretch,
+    ) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let field = column.and_then(|at| Some((at, self.listing.file_fields.get(at)?)));
+        let (Some((at, field)), Some((from, to))) = (field, stretch.bounds(extent)) else {
+            return Ok(None);
+        };
+        let compared = |operator, ticks: i64| -> Result<Arc<dyn PhysicalExpr>> {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), at));
+            let ticks = ScalarValue::Int64(Some(ticks)).cast_to(field.data_type())?;
+            let ticks = Arc::new(Literal::new(ticks));
+            Ok(Arc::new(BinaryExpr::new(column, operator, ticks)))
+        };
+        let from = from
+            .map(|ticks| compared(Operator::GtEq, ticks))
+            .transpose()?;
+        let to = to.map(|ticks| compared(Operator::Lt, ticks)).transpose()?;
+        Ok(match (from, to) {
+            (Some(from), Some(to)) => Some(Arc::new(BinaryExpr::new(from, Operator::And, to))),
+            (from, to) => from.or(to),
+        })
+    }
+
     /// Opens a file that is what it was.
     async fn open(
         &self,
         path: &str,
         was: Option<FileIdentity>,
         columns: &[usize],
+        wanted: Option<Arc<dyn PhysicalExpr>>,
     ) -> Result<WholeFile> {
         let meta = self.file(path, was).await?;
         let (bad, env) = (self.on_bad_record, &self.env);
-        let opened = WholeFile::open(&self.listing, meta, columns, bad, env).await?;
+        let opened = WholeFile::open(&self.listing, meta, columns, wanted, bad, env).await?;
         opened.ok_or_else(|| self.lost(path, "SOURCE_FILE_GONE"))
     }
 
@@ -249,13 +280,22 @@ impl Snapshot for FilesSnapshot {
         self.extents.values().copied().collect()
     }
 
-    async fn begin(&mut self, part: usize, columns: &[usize], counted: bool) -> Result<()> {
+    async fn begin(
+        &mut self,
+        part: usize,
+        columns: &[usize],
+        stretch: &Stretch,
+        counted: bool,
+    ) -> Result<()> {
         let Some(path) = self.paths.get(part) else {
             return Ok(());
         };
         self.current = None;
         let was = self.done.get(path);
-        self.current = Some(self.directory.open(path, was, columns).await?);
+        let extent = self.extents.get(path).copied().unwrap_or_default();
+        let wanted = self.directory.wanted(self.column, &extent, stretch)?;
+        let opened = self.directory.open(path, was, columns, wanted);
+        self.current = Some(opened.await?);
         self.counted = counted;
         Ok(())
     }

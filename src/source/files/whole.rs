@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 use object_store::ObjectMeta;
 
@@ -30,7 +31,7 @@ pub(super) struct WholeFile {
 }
 
 impl WholeFile {
-    /// Opens a file; none if it has gone.
+    /// Opens a file; none if it has gone. See [`open::open`] for what is `wanted` of it.
     ///
     /// # Errors
     /// - it cannot be read; the error names it
@@ -38,10 +39,11 @@ impl WholeFile {
         listing: &Arc<Listing>,
         meta: ObjectMeta,
         columns: &[usize],
+        wanted: Option<Arc<dyn PhysicalExpr>>,
         on_bad_record: OnBadRecord,
         env: &ReadEnv,
     ) -> Result<Option<Self>> {
-        let stream = match open::open(listing, &meta, columns, env).await {
+        let stream = match open::open(listing, &meta, columns, wanted, env).await {
             Ok(stream) => stream,
             Err(_) if listing.is_gone(&meta).await => return Ok(None),
             Err(error) => return Err(lines::explain(listing, &meta, columns, env, error).await),

@@ -54,8 +54,15 @@ pub(super) trait Snapshot: Send {
     /// Where the rows of each part are.
     fn extents(&self) -> Vec<Extent>;
 
-    /// Begins to read these columns of a part. With `counted` its bad records are counted: a part is read several times.
-    async fn begin(&mut self, part: usize, columns: &[usize], counted: bool) -> Result<()>;
+    /// Begins to read these columns of a part, of which only rows of a stretch are wanted: others may come too. With
+    /// `counted` its bad records are counted: a part is read several times.
+    async fn begin(
+        &mut self,
+        part: usize,
+        columns: &[usize],
+        stretch: &Stretch,
+        counted: bool,
+    ) -> Result<()>;
 
     /// The next rows of the part; none at its end.
     async fn next(&mut self) -> Result<Option<RecordBatch>>;
@@ -231,7 +238,10 @@ impl InitialReader {
                 let last = extent
                     .last()
                     .is_some_and(|last| reading.stretch.holds(last));
-                self.snapshot.begin(part, &self.columns, last).await?;
+                let begun = self
+                    .snapshot
+                    .begin(part, &self.columns, &reading.stretch, last);
+                begun.await?;
                 reading.current = Some(extent);
                 continue;
             };
@@ -249,28 +259,19 @@ impl InitialReader {
 
     /// Counts the rows of a bin again, reading their event times.
     async fn count(&mut self, bin: Bin) -> Result<()> {
-        let stretch = Stretch {
-            start: bin.start,
-            until: None,
-        };
+        let stretch = bin.stretch();
         let columns = self.time.columns().to_vec();
         let ticks = self.time.of(&self.table.schema(), &columns)?;
         let mut counts = Histogram::default();
         for part in self.parts(&stretch) {
             let extent = self.extents.get(part).copied().unwrap_or_default();
-            if extent
-                .times
-                .is_none_or(|(least, _)| Place::At(least) > bin.last)
-            {
-                continue;
-            }
-            self.snapshot.begin(part, &columns, false).await?;
+            let begun = self.snapshot.begin(part, &columns, &stretch, false);
+            begun.await?;
             while let Some(batch) = self.snapshot.next().await? {
                 let places = ticks.of(&batch)?;
-                counts.add(places.iter().filter_map(|ticks| match extent.place(ticks) {
-                    Place::At(at) if bin.start <= Place::At(at) && Place::At(at) <= bin.last => {
-                        Some(at)
-                    }
+                let places = places.iter().map(|ticks| extent.place(ticks));
+                counts.add(places.filter_map(|place| match place {
+                    Place::At(at) if stretch.holds(place) => Some(at),
                     _ => None,
                 }));
             }

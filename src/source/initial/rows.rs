@@ -7,7 +7,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, internal_err};
 
-use super::{EventTime, Extent, Histogram, Place, Snapshot, Taken};
+use super::{EventTime, Extent, Histogram, Place, Snapshot, Stretch, Taken};
 use crate::source::append_log::LogReader;
 use crate::source::position::{ReadUntil, RowsInOrder};
 use crate::source::{AppendTable, Arrival, Position, Reader};
@@ -73,7 +73,13 @@ impl Snapshot for RowsSnapshot {
         vec![self.extent]
     }
 
-    async fn begin(&mut self, _part: usize, columns: &[usize], _counted: bool) -> Result<()> {
+    async fn begin(
+        &mut self,
+        _part: usize,
+        columns: &[usize],
+        _stretch: &Stretch,
+        _counted: bool,
+    ) -> Result<()> {
         let Some(table) = self.table.downcast_ref::<AppendTable>() else {
             return internal_err!("a snapshot of rows is one of a log");
         };

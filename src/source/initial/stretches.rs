@@ -94,7 +94,39 @@ pub struct Stretch {
     pub until: Option<Place>,
 }
 
+impl Bin {
+    /// The places of the bin.
+    pub(super) fn stretch(&self) -> Stretch {
+        let until = match self.last {
+            Place::At(last) => Some(last.checked_add(1).map_or(Place::Untimed, Place::At)),
+            Place::Untimed => None,
+        };
+        Stretch {
+            start: self.start,
+            until,
+        }
+    }
+}
+
 impl Stretch {
+    /// The event times between which all its rows of a part are, `[from, to)`, as far as they are not all of the part's;
+    /// none if rows without an event time are among them.
+    pub fn bounds(&self, extent: &Extent) -> Option<(Option<i64>, Option<i64>)> {
+        let (least, greatest) = extent.times?;
+        if extent.untimed > 0 && self.holds(Place::Untimed) {
+            return None;
+        }
+        let from = match self.start {
+            Place::At(start) => (start > least).then_some(start),
+            Place::Untimed => return None,
+        };
+        let to = match self.until {
+            Some(Place::At(until)) => (until <= greatest).then_some(until),
+            Some(Place::Untimed) | None => None,
+        };
+        Some((from, to))
+    }
+
     /// Whether a place is in it.
     pub fn holds(&self, place: Place) -> bool {
         self.start <= place && self.until.is_none_or(|until| place < until)

@@ -170,3 +170,25 @@ fn a_histogram_of_many_times_is_small_and_its_bins_can_be_counted_again() {
     assert!(stretches.iter().all(|stretch| stretch.len() <= 10));
     assert_eq!(stretches.concat().len(), 200_000);
 }
+
+#[test]
+fn a_stretch_is_bounded_where_it_does_not_hold_all_that_is_before_or_behind() {
+    let extent = |untimed| Extent {
+        times: Some((10, 20)),
+        rows: 9,
+        untimed,
+    };
+    let stretch = |start, until| Stretch {
+        start: Place::At(start),
+        until,
+    };
+    let inside = stretch(12, Some(Place::At(15)));
+    assert_eq!(inside.bounds(&extent(3)), Some((Some(12), Some(15))));
+    // Rows that are outside of the extent are taken for its ends.
+    let first = stretch(10, Some(Place::At(20)));
+    assert_eq!(first.bounds(&extent(0)), Some((None, Some(20))));
+    let last = stretch(20, Some(Place::Untimed));
+    assert_eq!(last.bounds(&extent(3)), Some((Some(20), None)));
+    assert_eq!(stretch(20, None).bounds(&extent(0)), Some((Some(20), None)));
+    assert_eq!(stretch(20, None).bounds(&extent(3)), None);
+}
