@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use datafusion::catalog::MemTable;
 use tidegate::query::EpochProgress;
 
 use super::history::{FLIGHTS, Format, copy_after, flights, scatter, set_modified};
@@ -368,4 +370,23 @@ async fn what_was_begun_by_one_event_time_goes_on_by_it_and_not_by_another() {
     )
     .await;
     assert_eq!(rows, ["0 8"]);
+}
+
+#[tokio::test]
+async fn a_table_of_the_application_has_its_own_order() {
+    let rows = flights().await;
+    let table = MemTable::try_new(rows.schema(), vec![vec![rows]]).unwrap();
+    let ctx = StreamContext::new().unwrap();
+    let session = ctx.session();
+    session.register_table("outside", Arc::new(table)).unwrap();
+    let select = "FROM STREAM outside WATERMARK dep_ts DELAY OF INTERVAL 0 SECONDS \
+                  GROUP BY window(dep_ts, '1 hour')";
+    let create = format!(
+        "CREATE STREAMING TABLE q WITH (initial_order = 'event_time') AS SELECT count(*) AS n {select}"
+    );
+    let error = refused(&ctx, &create).await;
+    assert!(error.contains("[UNSUPPORTED_INITIAL_ORDER]"), "{error}");
+    run(&ctx, "SET tidegate.initial_order = 'event_time'").await;
+    let error = refused(&ctx, &format!("SELECT count(*) AS n {select}")).await;
+    assert!(error.contains("table of the application"), "{error}");
 }

@@ -111,7 +111,7 @@ impl Snapshot for RowsSnapshot {
             Some(from) => Position::Ordered(RowsInOrder {
                 first: self.first,
                 end: self.end,
-                read: self.read + read,
+                read: self.read.saturating_add(read),
                 until: ReadUntil {
                     by: self.by.clone(),
                     from,
