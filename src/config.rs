@@ -3,7 +3,7 @@
 mod choice;
 mod length;
 
-pub use choice::{EndOfInput, OnBadRecord, OutputMode, WatermarkPolicy};
+pub use choice::{EndOfInput, InitialOrder, OnBadRecord, OutputMode, WatermarkPolicy};
 pub use length::OptionalSpan;
 pub(crate) use length::{SpanError, parse_span};
 
@@ -99,6 +99,8 @@ settings! {
     max_files_per_epoch: usize = 0,
     /// Column at whose change of value an epoch ends; empty means none.
     epoch_by: String = String::new(),
+    /// In which order a query reads what a source holds when it first starts: `arrival` or `event_time`.
+    initial_order: InitialOrder = InitialOrder::Arrival,
     /// What a record that cannot be read does: `fail` fails its epoch, `skip` leaves it out and counts it.
     on_bad_record: OnBadRecord = OnBadRecord::Fail,
     /// How many checkpoints of a streaming table are kept, the newest included.

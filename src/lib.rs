@@ -26,7 +26,8 @@
 //!    [`physical::TimeWindowGateExec`], DataFusion's final aggregate.
 //! 6. [`query::StreamQueryExec`] runs that plan over and over, an epoch a turn: a finite DataFusion
 //!    query over the rows that have arrived.
-//! 7. [`source::Cursor`] cuts every source's rows into epochs, in order of arrival.
+//! 7. [`source::Cursor`] cuts every source's rows into epochs, in order of arrival; what is there first in that of
+//!    event time, if the query says so.
 //! 8. Rows pass the clause, which observes the greatest event time ([`state::Watermarks`]) and may set aside
 //!    those of the future, and are
 //!    assigned to slices of time; late ones leave, counted ([`state::Assignment`]). The others are

@@ -5,10 +5,12 @@
 //! | `reopened` | tables, views and streaming tables are as they were left; one process at a time |
 //! | `restarts` | faults that people met elsewhere: a watermark, open windows or files that a restart forgets |
 //! | `changed` | another query, another source or a damaged file under the kept state |
+//! | `ordered` | what is there first is read in the order of event time, over restarts anywhere |
 //! | `sinks` | directories and sinks of the application: each row once |
 //! | `retained` | rows that are old go, when all who read them have passed them |
 //! | `in_flight` | an epoch is written while the next one reads, and handed on when it is |
 //! | `clocks` | guards, idle inputs and event time without rows behind a restart |
+//! | `history` | files in any order, for `ordered` |
 //! | `golden` | a database that was written by an earlier build is read |
 //!
 //! Every suite is run over restarts too (`suites.rs`), and the crashes are in `crash` and `kill`.
@@ -23,11 +25,15 @@
 mod changed;
 mod clocks;
 mod golden;
+mod history;
 mod in_flight;
+mod ordered;
 mod reopened;
 mod restarts;
 mod retained;
 mod sinks;
+#[path = "../support/splitmix.rs"]
+mod splitmix;
 
 use std::path::Path;
 

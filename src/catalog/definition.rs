@@ -13,13 +13,13 @@ use datafusion::sql::parser::Statement;
 
 use super::replace_table::ReplaceTable;
 use super::unbounded::UnboundedTables;
-use crate::config::OutputMode;
-use crate::config::{TidegateOptions, rebuilt, shown_columns};
+use crate::config::{InitialOrder, OutputMode, TidegateOptions, rebuilt, shown_columns};
 use crate::error::Refusal;
 use crate::logical::{
     StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, null_or_left_out,
     stream_scan, stream_scans,
 };
+use crate::source::{can_be_ordered, cannot_be_ordered};
 use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 
 /// Options of `WITH (…)`: they take the place of the session's settings for this table.
@@ -27,12 +27,13 @@ use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 15] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
     "max_files_per_epoch",
     "epoch_by",
+    "initial_order",
     "on_bad_record",
     "checkpoints_kept",
     "accept_loss",
@@ -203,6 +204,7 @@ impl Definition {
             Some(name) => Some(late_rows(name, create, &plan, &state)?),
             None => None,
         };
+        ordered_sources(settings.initial_order, &scans)?;
         let retain = options.retain()?;
         if retain.is_some() {
             may_retain(mode, create.target.as_ref(), options.sink())?;
@@ -450,6 +452,21 @@ fn replaced_sources(scans: &[Arc<dyn datafusion::logical_expr::TableSource>]) ->
         .hint("read it without STREAM, or define it in append mode")
         .into()),
     }
+}
+
+/// What gives its rows once has no order but its own.
+fn ordered_sources(
+    order: InitialOrder,
+    scans: &[Arc<dyn datafusion::logical_expr::TableSource>],
+) -> Result<()> {
+    for scan in scans.iter().filter_map(stream_scan) {
+        let own = scan.options.iter().find(|(key, _)| key == "initial_order");
+        let own = own.and_then(|(_, value)| value.parse().ok());
+        if own.unwrap_or(order) == InitialOrder::EventTime && !can_be_ordered(&scan.provider) {
+            return Err(cannot_be_ordered(&scan.name).at(scan.place).into());
+        }
+    }
+    Ok(())
 }
 
 /// `epoch_by` must name a column of a source.

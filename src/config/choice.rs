@@ -66,6 +66,17 @@ choice! {
 }
 
 choice! {
+    /// In which order a query reads what a source holds when it first starts.
+    InitialOrder {
+        /// In order of arrival, as everything behind it.
+        #[default]
+        Arrival = "arrival",
+        /// In order of event time, a stretch of it an epoch; then by arrival.
+        EventTime = "event_time",
+    }
+}
+
+choice! {
     /// What a record that cannot be read does.
     OnBadRecord {
         /// It fails its epoch.

@@ -8,7 +8,8 @@
 //! 2. [`expand`]: a [`TimeWindow`] that is left becomes a projection, and an UNNEST if windows hop.
 //! 3. [`number`]: clauses and aggregates get their numbers, by which they find their state.
 //! 4. [`check`]: what a stream cannot do is refused.
-//! 5. [`root`]: the streaming part goes under a [`StreamQuery`]. Operators that need the whole input,
+//! 5. [`with_event_times`]: every stream is told its event time, by which its first rows may be ordered.
+//! 6. [`root`]: the streaming part goes under a [`StreamQuery`]. Operators that need the whole input,
 //!    such as a sort, stay above it and see the rows of all epochs.
 
 use std::sync::Arc;
@@ -28,13 +29,14 @@ use super::check;
 use super::deduplicate::StreamDeduplicate;
 use super::group_time::{GroupTime, TimeValue};
 use super::grouping_sets::sets_of;
+use super::initial_order::with_event_times;
 use super::marks::{Mark, Marks, expr_mark, marks, time_mark};
 use super::query::StreamQuery;
 use super::scan::{is_stream_scan, stream_scan, stream_scans};
 use super::time_window::{TimeWindow, Windows};
 use super::watermark::Watermark;
 use super::windows::WindowBounds;
-use crate::config::{OutputMode, WatermarkPolicy, options, unit_of};
+use crate::config::{OutputMode, TidegateOptions, WatermarkPolicy, options, unit_of};
 use crate::error::{Place, refusal};
 use crate::time::Span;
 
@@ -45,7 +47,7 @@ pub struct StreamAnalyzer;
 impl AnalyzerRule for StreamAnalyzer {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let options = options(config);
-        analyze(plan, options.output_mode, options.multiple_watermark_policy)
+        analyze(plan, &options)
     }
 
     fn name(&self) -> &str {
@@ -57,16 +59,12 @@ impl AnalyzerRule for StreamAnalyzer {
 ///
 /// # Errors
 /// - what a stream cannot do, each with its condition name
-pub fn analyze(
-    plan: LogicalPlan,
-    mode: OutputMode,
-    policy: WatermarkPolicy,
-) -> Result<LogicalPlan> {
+pub fn analyze(plan: LogicalPlan, options: &TidegateOptions) -> Result<LogicalPlan> {
     if !concerns(&plan)? {
         return Ok(plan);
     }
     let place = first_place(&plan)?;
-    analyzed(plan, mode, policy).map_err(|error| match refusal(&error) {
+    analyzed(plan, options).map_err(|error| match refusal(&error) {
         // What has no place of its own is shown at the stream it is about.
         Some(found) if found.place.is_none() => found.clone().at(place).into(),
         _ => error,
@@ -108,7 +106,8 @@ fn first_place(plan: &LogicalPlan) -> Result<Option<Place>> {
         .find_map(|scan| scan.place))
 }
 
-fn analyzed(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<LogicalPlan> {
+fn analyzed(plan: LogicalPlan, options: &TidegateOptions) -> Result<LogicalPlan> {
+    let (mode, policy) = (options.output_mode, options.multiple_watermark_policy);
     check::no_streaming_subqueries(&plan)?;
     let plan = plan
         .transform_up_with_subqueries(|node| streaming_node(node, mode))?
@@ -117,6 +116,7 @@ fn analyzed(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Res
         .data;
     check::check(&plan, mode)?;
     check::complete_has_groups(&plan, mode)?;
+    let plan = with_event_times(plan, options.initial_order, policy)?;
     number(root(plan, mode, policy)?)
 }
 
@@ -504,7 +504,7 @@ fn number(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// Step 5: puts the streaming part under one root.
+/// Step 6: puts the streaming part under one root.
 fn root(plan: LogicalPlan, mode: OutputMode, policy: WatermarkPolicy) -> Result<LogicalPlan> {
     if !marks(&plan)?.streaming {
         return Ok(plan);

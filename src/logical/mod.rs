@@ -20,6 +20,7 @@ mod deduplicate;
 mod group_columns;
 mod group_time;
 mod grouping_sets;
+mod initial_order;
 mod keep;
 mod marks;
 mod query;

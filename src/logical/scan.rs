@@ -24,6 +24,8 @@ pub struct StreamScan {
     pub provider: Arc<dyn TableProvider>,
     /// Options of `WITH (…)` behind the stream's name.
     pub options: Vec<(String, String)>,
+    /// The event time of its WATERMARK clauses, of the table's columns; given by the analyzer where there is one.
+    pub event_time: Option<Expr>,
     /// Where the word STREAM stands in the text.
     pub place: Option<Place>,
 }
@@ -42,10 +44,27 @@ impl StreamScan {
     #[must_use]
     pub fn without_place(&self) -> Self {
         Self {
+            place: None,
+            ..self.copied()
+        }
+    }
+
+    /// The same stream, its event time known.
+    #[must_use]
+    pub fn with_event_time(&self, event_time: Option<Expr>) -> Self {
+        Self {
+            event_time,
+            ..self.copied()
+        }
+    }
+
+    fn copied(&self) -> Self {
+        Self {
             name: self.name.clone(),
             provider: Arc::clone(&self.provider),
             options: self.options.clone(),
-            place: None,
+            event_time: self.event_time.clone(),
+            place: self.place,
         }
     }
 }

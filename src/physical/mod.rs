@@ -35,7 +35,7 @@ pub use deduplicate::DeduplicateExec;
 pub use gate::{GateInfo, TimeWindowGateExec};
 pub use inputs::Inputs;
 pub use partial::TimeWindowPartialExec;
-pub use scan::StreamScanExec;
+pub use scan::{EventTime, StreamScanExec};
 pub use session::SessionAssignExec;
 pub(crate) use session::ticks_of as gap_ticks;
 pub use stateful::{Added, Stateful, absorb_all, as_stateful};

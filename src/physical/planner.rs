@@ -26,6 +26,7 @@ use super::closing::{BinFunction, Closing, safe_ticks};
 use super::deduplicate::{DeduplicateExec, DeduplicateInfo};
 use super::gate::{GateInfo, Reducer, TimeWindowGateExec};
 use super::limits::clause_limits;
+use super::scan::EventTime;
 use super::session::{SessionAssignExec, SessionInfo};
 use super::{StreamScanExec, TimeWindowPartialExec, WatermarkExec, one_child};
 use crate::config::unit_of;
@@ -85,16 +86,26 @@ impl ExtensionPlanner for StreamPlanner {
 
     async fn plan_table_scan(
         &self,
-        _planner: &dyn PhysicalPlanner,
+        planner: &dyn PhysicalPlanner,
         scan: &TableScan,
         session: &dyn Session,
-        _planning_ctx: &PhysicalPlanningContext,
+        planning_ctx: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(stream) = stream_scan(&scan.source) else {
             return Ok(None);
         };
         let partitions = session.config().target_partitions();
-        let exec = StreamScanExec::try_new(stream, scan.projection.as_ref(), partitions)?;
+        let event_time = match &stream.event_time {
+            None => None,
+            Some(time) => {
+                let schema = DFSchema::try_from(stream.provider.schema())?;
+                let expr = planner.create_physical_expr(time, &schema, session, planning_ctx)?;
+                let text = time.to_string();
+                Some(EventTime { expr, text })
+            }
+        };
+        let projection = scan.projection.as_ref();
+        let exec = StreamScanExec::try_new(stream, projection, partitions, event_time)?;
         Ok(Some(Arc::new(exec)))
     }
 }

@@ -21,6 +21,15 @@ use futures::StreamExt;
 use super::epoch;
 use crate::logical::StreamScan;
 
+/// The event time of a stream, of its table's columns.
+#[derive(Debug, Clone)]
+pub struct EventTime {
+    /// Over batches of the whole table's schema.
+    pub expr: Arc<dyn PhysicalExpr>,
+    /// The expression as a person reads it.
+    pub text: String,
+}
+
 /// Reads the epoch's slice of a source, the columns that are needed, in as many partitions as the
 /// session has.
 pub struct StreamScanExec {
@@ -28,6 +37,7 @@ pub struct StreamScanExec {
     provider: Arc<dyn TableProvider>,
     options: Vec<(String, String)>,
     columns: Vec<usize>,
+    event_time: Option<EventTime>,
     properties: Arc<PlanProperties>,
 }
 
@@ -49,6 +59,7 @@ impl StreamScanExec {
         stream: &StreamScan,
         projection: Option<&Vec<usize>>,
         partitions: usize,
+        event_time: Option<EventTime>,
     ) -> Result<Self> {
         let table_schema = stream.provider.schema();
         let schema = project_schema(&table_schema, projection)?;
@@ -66,6 +77,7 @@ impl StreamScanExec {
             provider: Arc::clone(&stream.provider),
             options: stream.options.clone(),
             columns,
+            event_time,
             properties: Arc::new(properties),
         })
     }
@@ -83,6 +95,11 @@ impl StreamScanExec {
     /// Options of the stream.
     pub fn options(&self) -> &[(String, String)] {
         &self.options
+    }
+
+    /// The event time of the stream, where its rows can be ordered by it.
+    pub fn event_time(&self) -> Option<&EventTime> {
+        self.event_time.as_ref()
     }
 
     /// Columns that are read, as indices into the table's schema.

@@ -20,6 +20,7 @@ mod progress;
 mod record;
 mod run;
 mod saved;
+mod saved_order;
 mod show;
 mod sources;
 mod trigger;

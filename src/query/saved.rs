@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::attach::RunState;
 use super::epoch::Parts;
 use super::exec::StreamQueryExec;
+use super::saved_order::{extents, order_of, order_piece};
 use crate::checkpoint::{Piece, Restored};
 use crate::error::Refusal;
 use crate::source::{Cursor, FileIdentity, FilePosition, Position};
@@ -85,7 +86,13 @@ impl RunState {
         };
         let mut sources = HashMap::new();
         for (name, mut at) in content.sources {
-            if let Some(Position::Files(files)) = at.position {
+            if let Some(Position::Files(mut files)) = at.position {
+                if let (Some(in_order), Some(order)) = (
+                    files.in_order.as_mut(),
+                    restored.pieces.get(&order_of(&name)),
+                ) {
+                    in_order.extents = Arc::new(extents(order)?);
+                }
                 let done = restored
                     .pieces
                     .get(&files_of(&name))
@@ -170,7 +177,8 @@ impl RunState {
         }
     }
 
-    /// The files that have been read to their end since the last checkpoint, as pieces.
+    /// The files that have been read to their end since the last checkpoint, and the order of those that are read by
+    /// event time, as pieces.
     ///
     /// # Errors
     /// - none of its own
@@ -180,17 +188,23 @@ impl RunState {
             let Some(Position::Files(files)) = cursor.position() else {
                 continue;
             };
-            let earlier = match self.saved.get(name).and_then(|at| at.position.as_ref()) {
+            let saved = self.saved.get(name).and_then(|at| at.position.as_ref());
+            let earlier = match saved {
                 Some(Position::Files(files)) => Some(files),
                 _ => None,
             };
+            pieces.extend(order_piece(name, cursor.position(), saved)?);
             pieces.push(Piece::new(files_of(name), files_added(files, earlier)?));
         }
         let left = self
             .saved
-            .keys()
-            .filter(|name| !self.cursors.contains_key(*name));
-        pieces.extend(left.map(|name| Piece::new(files_of(name), Vec::new())));
+            .iter()
+            .filter(|(name, _)| !self.cursors.contains_key(*name));
+        for (name, at) in left {
+            let position = at.position.as_ref();
+            pieces.push(Piece::new(files_of(name), Vec::new()));
+            pieces.extend(order_piece(name, position, position)?);
+        }
         Ok(pieces)
     }
 
@@ -199,6 +213,8 @@ impl RunState {
         let rows = self.positions().into_iter();
         let rows = rows.filter_map(|at| match at.position {
             Some(Position::Rows(rows)) => Some((at.name, rows)),
+            // Of those that are read in the order of event time each is read again, to see whether it is next.
+            Some(Position::Ordered(rows)) => Some((at.name, rows.first)),
             _ => None,
         });
         rows.collect()

@@ -12,10 +12,10 @@ use futures::future::{BoxFuture, select_all};
 use super::attach::RunState;
 use super::progress::SourceProgress;
 use super::saved::changed;
-use crate::config::TidegateOptions;
+use crate::config::{InitialOrder, TidegateOptions};
 use crate::error::Refusal;
 use crate::physical::StreamScanExec;
-use crate::source::{Cursor, Limits, ReadEnv, Taken};
+use crate::source::{Cursor, EventTime, Limits, ReadEnv, Taken, can_be_ordered, cannot_be_ordered};
 
 /// One source as the plan reads it.
 pub(super) struct SourceUse {
@@ -65,6 +65,7 @@ pub(super) fn open_cursors(
             Some(cursor) => cursor.set_source(Arc::clone(scan.provider()), limits)?,
             None => {
                 let name = scan.source_name().to_owned();
+                may_be_ordered(&name, scan, &limits)?;
                 let mut cursor =
                     Cursor::try_new(name.clone(), Arc::clone(scan.provider()), limits)?;
                 if let Some(at) = state.saved.get(&name) {
@@ -73,6 +74,9 @@ pub(super) fn open_cursors(
                 }
                 state.cursors.insert(name, cursor);
             }
+        }
+        if let Some(cursor) = state.cursors.get_mut(scan.source_name()) {
+            cursor.set_event_time(event_time(scan)?);
         }
     }
     // A query that was changed may have left a source: where it stands is kept, and nothing waits for it.
@@ -89,6 +93,23 @@ pub(super) fn open_cursors(
         }
     }
     Ok(uses)
+}
+
+/// The event time by which a source's first rows may be ordered.
+fn event_time(scan: &StreamScanExec) -> Result<Option<EventTime>> {
+    let Some(time) = scan.event_time() else {
+        return Ok(None);
+    };
+    let schema = scan.provider().schema();
+    EventTime::try_new(Arc::clone(&time.expr), &time.text, &schema).map(Some)
+}
+
+/// Refuses to order the rows of a source that gives them in its own order.
+fn may_be_ordered(name: &str, scan: &StreamScanExec, limits: &Limits) -> Result<()> {
+    if limits.initial_order == InitialOrder::EventTime && !can_be_ordered(scan.provider()) {
+        return Err(cannot_be_ordered(name).into());
+    }
+    Ok(())
 }
 
 /// Refuses another source under the name of the one that was read.
@@ -191,13 +212,8 @@ fn limits(settings: &TidegateOptions, scan: &StreamScanExec) -> Result<Limits> {
     // A setting of the session is about the sources that have the column.
     let given = scan.options().iter().any(|(key, _)| key == "epoch_by");
     let has_column = scan.provider().schema().index_of(&own.epoch_by).is_ok();
-    let files = own.max_files_per_epoch as u64;
-    Ok(Limits {
-        rows: own.max_rows_per_epoch.get() as u64,
-        files: (files > 0).then_some(files),
-        epoch_by: (given || has_column).then_some(own.epoch_by),
-        on_bad_record: own.on_bad_record,
-    })
+    let epoch_by = (given || has_column).then(|| own.epoch_by.clone());
+    Ok(Limits::of(&own, epoch_by))
 }
 
 fn invalid(key: &str, reason: &str) -> DataFusionError {

@@ -175,6 +175,8 @@ impl AppendLog {
             marks,
             row: match position {
                 Some(Position::Rows(rows)) => *rows,
+                // Those that are read in the order of event time are at hand.
+                Some(Position::Ordered(rows)) => rows.first,
                 _ => self.base(),
             },
             arrived: self.arrived.subscribe(),
@@ -339,6 +341,23 @@ impl AppendLog {
     /// All rows that are kept.
     pub fn snapshot(&self) -> Vec<RecordBatch> {
         self.inner().batches.clone()
+    }
+
+    /// The rows from one number to another, as far as they are kept.
+    pub(super) fn between(&self, first: u64, end: u64) -> Vec<RecordBatch> {
+        let inner = self.inner();
+        let mut rows = behind(&inner.batches, first.saturating_sub(inner.base));
+        let mut left = end.saturating_sub(first.max(inner.base));
+        drop(inner);
+        rows.retain_mut(|batch| {
+            let taken = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(batch.num_rows());
+            left -= taken as u64;
+            *batch = batch.slice(0, taken);
+            taken > 0
+        });
+        rows
     }
 
     fn inner(&self) -> RwLockReadGuard<'_, Inner> {

@@ -2,7 +2,8 @@
 //!
 //! An epoch takes what is there up to the first of: so many rows (cuts fall inside files, in row
 //! order), so many files, or a change of value in the column `epoch_by`. Rows behind the cut wait for
-//! the next epoch.
+//! the next epoch. What is read in the order of event time comes in stretches, each an epoch; the limits of files and
+//! of `epoch_by` begin behind them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,8 +17,11 @@ use datafusion::datasource::listing::ListingTable;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{AppendTable, Arrival, Awaited, Passed, Position, ReadEnv, Reader, identity, open};
-use crate::config::OnBadRecord;
+use super::initial::Phase;
+use super::{
+    AppendTable, Arrival, Awaited, EventTime, Passed, Position, ReadEnv, Reader, identity, open,
+};
+use crate::config::{InitialOrder, OnBadRecord, TidegateOptions};
 use crate::error::Refusal;
 use crate::state::RowFeed;
 
@@ -32,6 +36,22 @@ pub struct Limits {
     pub epoch_by: Option<String>,
     /// What a record that cannot be read does.
     pub on_bad_record: OnBadRecord,
+    /// In which order the rows are read that are there first.
+    pub initial_order: InitialOrder,
+}
+
+impl Limits {
+    /// What the settings say.
+    pub fn of(settings: &TidegateOptions, epoch_by: Option<String>) -> Self {
+        let files = settings.max_files_per_epoch as u64;
+        Self {
+            rows: settings.max_rows_per_epoch.get() as u64,
+            files: (files > 0).then_some(files),
+            epoch_by,
+            on_bad_record: settings.on_bad_record,
+            initial_order: settings.initial_order,
+        }
+    }
 }
 
 /// What an epoch takes of a source.
@@ -98,6 +118,8 @@ pub struct Cursor {
     name: String,
     provider: Arc<dyn TableProvider>,
     limits: Limits,
+    /// The event time that rows can be ordered by.
+    event_time: Option<EventTime>,
     position: Option<Position>,
     reading: Option<Reading>,
     /// How many marks of the source committed epochs have seen.
@@ -134,6 +156,8 @@ pub(super) struct Cut {
     value: Option<ScalarValue>,
     rows: u64,
     files: u64,
+    /// Whether it is a stretch of event time: nothing but its end ends it.
+    stretch: bool,
     /// At its end: whether rows may be at hand behind it, and whether nothing more will ever arrive.
     end: Option<(bool, bool)>,
 }
@@ -172,6 +196,7 @@ impl Cursor {
             name,
             provider,
             limits,
+            event_time: None,
             position: None,
             reading: None,
             marks: 0,
@@ -184,6 +209,11 @@ impl Cursor {
         self.position = position;
         self.reading = None;
         self
+    }
+
+    /// Gives the cursor the event time by which the first rows may be ordered.
+    pub fn set_event_time(&mut self, event_time: Option<EventTime>) {
+        self.event_time = event_time;
     }
 
     /// What committed epochs have reached; none before the first.
@@ -233,11 +263,16 @@ impl Cursor {
         Ok(())
     }
 
-    /// Columns that must be read: those that are needed, and `epoch_by`.
+    /// Columns that must be read: those that are needed, `epoch_by`, and those of the event time that rows are
+    /// ordered by.
     pub fn columns(&self, needed: &[usize]) -> Vec<usize> {
         let mut columns = needed.to_vec();
         if let Some(by) = &self.limits.epoch_by {
             columns.extend(self.provider.schema().index_of(by));
+        }
+        let time = self.event_time.as_ref();
+        if let Ok(Some(phase)) = Phase::of(self.position.as_ref(), &self.limits, time) {
+            columns.extend(phase.time.columns());
         }
         columns.sort_unstable();
         columns.dedup();
@@ -255,7 +290,8 @@ impl Cursor {
                 &self.provider,
                 columns,
                 from,
-                self.limits.on_bad_record,
+                &self.limits,
+                self.event_time.as_ref(),
                 env,
             )
             .await?;
@@ -293,6 +329,7 @@ impl Cursor {
             value: None,
             rows: 0,
             files: 0,
+            stretch: false,
             end: None,
         };
         let reading = self.reading(columns, env).await?;
@@ -411,8 +448,7 @@ impl Reading {
     /// The next rows of the epoch; none at its end.
     async fn next_of(&mut self, cut: &mut Cut) -> Result<Option<RecordBatch>> {
         while cut.end.is_none() {
-            if cut.rows >= cut.limits.rows || cut.limits.files.is_some_and(|most| cut.files >= most)
-            {
+            if !cut.stretch && cut.is_full() {
                 cut.end = Some((true, false));
                 break;
             }
@@ -420,6 +456,14 @@ impl Reading {
                 Arrival::Waiting => cut.end = Some((false, false)),
                 Arrival::Ended => cut.end = Some((false, true)),
                 Arrival::FileEnd => cut.files += 1,
+                Arrival::Stretch(batch) => {
+                    cut.stretch = true;
+                    cut.rows += batch.num_rows() as u64;
+                    return Ok(Some(batch));
+                }
+                // One whose rows could not be read is no epoch of its own.
+                Arrival::StretchEnd if cut.rows == 0 => {}
+                Arrival::StretchEnd => cut.end = Some((true, false)),
                 Arrival::Rows(batch) => {
                     let room = usize::try_from(cut.limits.rows - cut.rows).unwrap_or(usize::MAX);
                     let length = cut.until_change(&batch)?.min(room);
@@ -479,8 +523,8 @@ impl Reading {
             }
             let found = self.next().await?;
             let (rows, end) = (
-                matches!(&found, Arrival::Rows(_)),
-                matches!(&found, Arrival::FileEnd),
+                matches!(&found, Arrival::Rows(_) | Arrival::Stretch(_)),
+                matches!(&found, Arrival::FileEnd | Arrival::StretchEnd),
             );
             passed.push_back(found);
             if !end {
@@ -503,9 +547,9 @@ impl Reading {
     async fn at_end(&mut self) -> Result<bool> {
         loop {
             match self.ahead.front() {
-                Some(Arrival::Rows(_)) => return Ok(false),
+                Some(Arrival::Rows(_) | Arrival::Stretch(_)) => return Ok(false),
                 Some(Arrival::Ended) => return Ok(true),
-                Some(Arrival::FileEnd | Arrival::Waiting) => {
+                Some(Arrival::FileEnd | Arrival::StretchEnd | Arrival::Waiting) => {
                     self.ahead.pop_front();
                 }
                 None => match self.reader.next().await? {
@@ -518,6 +562,12 @@ impl Reading {
 }
 
 impl Cut {
+    /// Whether the epoch has all that its limits allow.
+    fn is_full(&self) -> bool {
+        let files = self.limits.files;
+        self.rows >= self.limits.rows || files.is_some_and(|most| self.files >= most)
+    }
+
     /// How many rows of a batch have the epoch's value of the column `by`.
     fn until_change(&mut self, batch: &RecordBatch) -> Result<usize> {
         let Some(by) = self.by else {

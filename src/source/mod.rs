@@ -5,6 +5,9 @@
 //! 2. A [`Cursor`] cuts a reader's rows into epochs, and moves its position only when an epoch has
 //!    committed: a failed epoch is read again.
 //!
+//! What is there when a query first starts may be read in the order of event time (`initial`): an epoch is then a
+//! stretch of event time.
+//!
 //! A position outlives the process: it is serialized, and [`Cursor::at`] goes on from it.
 //!
 //! Which reader a table has depends on its provider ([`open`]): an [`AppendTable`] keeps its order of
@@ -16,6 +19,7 @@ mod conform;
 mod cursor;
 mod done;
 mod files;
+mod initial;
 mod marks;
 mod position;
 mod provider;
@@ -28,8 +32,11 @@ pub(crate) use conform::conform;
 pub(crate) use cursor::no_epoch_column;
 pub use cursor::{Cursor, Feed, Limits, Taken};
 pub use done::DoneFiles;
+pub use initial::{EventTime, Extent, Place, Stretch, can_be_ordered, cannot_be_ordered};
 pub use marks::Passed;
-pub use position::{Begun, FileIdentity, FilePosition, Position};
+pub use position::{
+    Begun, FileIdentity, FilePosition, FilesInOrder, Position, ReadUntil, RowsInOrder,
+};
 pub use retention::{Arrivals, Clock, Readers, Retention, SystemClock};
 
 use std::sync::Arc;
@@ -42,7 +49,6 @@ use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::{SessionState, TaskContext};
 
 use self::position::rows_before;
-use crate::config::OnBadRecord;
 
 /// What a reader gives next.
 #[derive(Debug)]
@@ -51,6 +57,10 @@ pub enum Arrival {
     Rows(RecordBatch),
     /// The end of one file.
     FileEnd,
+    /// Rows of a stretch of event time, which is one epoch, whatever its limits.
+    Stretch(RecordBatch),
+    /// The end of a stretch.
+    StretchEnd,
     /// Nothing more has arrived yet.
     Waiting,
     /// Nothing more will ever arrive.
@@ -157,17 +167,24 @@ fn identity(provider: &Arc<dyn TableProvider>) -> String {
     "a table of the application".to_owned()
 }
 
-/// Opens a table as a stream, reading these columns (indices into its schema) from a position on.
+/// Opens a table as a stream, reading these columns (indices into its schema) from a position on: the first rows in
+/// the order of the event time, if the limits say so.
 ///
 /// # Errors
+/// - the rows cannot be read in the order of event time, or were ordered by another one before the position
 /// - the table cannot be listed or scanned
 pub async fn open(
     provider: &Arc<dyn TableProvider>,
     columns: &[usize],
     from: Option<Position>,
-    on_bad_record: OnBadRecord,
+    limits: &Limits,
+    time: Option<&EventTime>,
     env: &ReadEnv,
 ) -> Result<Box<dyn Reader>> {
+    if let Some(phase) = initial::Phase::of(from.as_ref(), limits, time)? {
+        return initial::open(provider, columns, from, &phase, limits, env).await;
+    }
+    let on_bad_record = limits.on_bad_record;
     if let Some(table) = provider.downcast_ref::<AppendTable>() {
         return Ok(Box::new(table.read(columns, from)));
     }

@@ -4,10 +4,14 @@
 //! files that were read to their end are many and only grow: they are written apart, each once
 //! ([`FilePosition::done_since`]), and put in again ([`FilePosition::with_done`]).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::done::DoneFiles;
+use super::initial::{Extent, Place};
 
 /// How far a source has been read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +21,47 @@ pub enum Position {
     Rows(u64),
     /// Files of a directory.
     Files(FilePosition),
+    /// Rows from one number to another, of which those up to an event time were read.
+    Ordered(RowsInOrder),
+}
+
+/// How far the first rows of a log have been read in the order of event time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowsInOrder {
+    /// Number of the first of them.
+    pub first: u64,
+    /// Number of the row behind the last: from it on rows are read by arrival.
+    pub end: u64,
+    /// How many were read.
+    pub read: u64,
+    /// How far.
+    pub until: ReadUntil,
+}
+
+/// How far rows have been read in the order of event time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadUntil {
+    /// The event time that they are ordered by, and its type.
+    pub by: String,
+    /// The first place that was not read.
+    pub from: Place,
+}
+
+/// How far the files that were there first have been read in the order of event time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesInOrder {
+    /// How far.
+    pub until: ReadUntil,
+    /// Where the rows of each file are. They are not serialized.
+    #[serde(skip)]
+    pub extents: Arc<BTreeMap<String, Extent>>,
 }
 
 /// Rows before a position of a source that counts them.
 pub(super) fn rows_before(position: Option<Position>) -> u64 {
     match position {
         Some(Position::Rows(rows)) => rows,
+        Some(Position::Ordered(rows)) => rows.first.saturating_add(rows.read),
         _ => 0,
     }
 }
@@ -35,6 +74,10 @@ pub struct FilePosition {
     pub done: DoneFiles,
     /// The file of which some rows were taken and its end was not reached.
     pub begun: Option<Begun>,
+    /// While the files that were there first are read in the order of event time: how far. They are all among those
+    /// that were read to their end then, each with what it was when the query first started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_order: Option<FilesInOrder>,
 }
 
 impl FilePosition {
@@ -44,6 +87,17 @@ impl FilePosition {
     pub fn with_done(mut self, done: impl Iterator<Item = (String, FileIdentity)>) -> Self {
         self.done = done.collect();
         self
+    }
+
+    /// How many files that are read in the order of event time have rows that were not read.
+    pub fn unread_in_order(&self) -> u64 {
+        let Some(in_order) = &self.in_order else {
+            return 0;
+        };
+        let from = in_order.until.from;
+        let extents = in_order.extents.values();
+        let unread = extents.filter(|extent| extent.last().is_some_and(|last| last >= from));
+        unread.count() as u64
     }
 
     /// Files that have ended since an earlier position of the same source, and those that were found
@@ -108,6 +162,7 @@ mod tests {
                 rows,
                 identity,
             }),
+            in_order: None,
         };
         let text = serde_json::to_string(&Position::Files(written.clone())).unwrap();
         assert_eq!(

@@ -18,7 +18,7 @@ use futures::stream;
 
 use super::arguments::given_delays;
 use super::measure::measure;
-use crate::config::{TidegateOptions, options, shown_columns, unit_of};
+use crate::config::{InitialOrder, TidegateOptions, options, shown_columns, unit_of};
 use crate::error::Refusal;
 use crate::source::{Cursor, Limits, ReadEnv, no_epoch_column};
 use crate::state::RowFeed;
@@ -173,12 +173,10 @@ fn ticks(times: &ArrayRef) -> Result<Int64Array> {
 
 /// Where epochs of the pass end.
 fn limits(settings: &TidegateOptions, epoch_by: Option<String>) -> Limits {
-    let files = settings.max_files_per_epoch as u64;
     Limits {
-        rows: settings.max_rows_per_epoch.get() as u64,
-        files: (files > 0).then_some(files),
-        epoch_by,
-        on_bad_record: settings.on_bad_record,
+        // What is asked is how rows arrive.
+        initial_order: InitialOrder::Arrival,
+        ..Limits::of(settings, epoch_by)
     }
 }
 

@@ -14,9 +14,10 @@ use super::judge::{Bounds, Judge};
 use super::rows::Reading;
 use super::tracks::Track;
 use super::walk::Walk;
+use crate::config::InitialOrder;
 use crate::picture::{EpochMark, LateRows, Point, WindowMark};
 use crate::query::{EpochProgress, home, short};
-use crate::source::{AppendTable, Arrival, Position, ReadEnv, open};
+use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, open};
 use crate::time::Unit;
 
 /// Rows that are drawn, at most about so many.
@@ -127,15 +128,18 @@ impl Replay<'_> {
             task: Arc::new(TaskContext::from(self.state)),
         };
         let from = numbered.then_some(Position::Rows(before));
-        let settings = &track.settings;
+        if track.settings.initial_order == InitialOrder::EventTime {
+            return exec_err!("what was there first was read in the order of event time");
+        }
+        let limits = Limits::of(&track.settings, None);
         let columns = &reading.columns;
-        let mut reader = open(&track.provider, columns, from, settings.on_bad_record, &env).await?;
+        let mut reader = open(&track.provider, columns, from, &limits, None, &env).await?;
         walk.begin(shown, judge);
         let (mut skip, mut left) = (skipped, wanted);
         while left > 0 {
             let batch = match reader.next().await? {
-                Arrival::Rows(batch) => batch,
-                Arrival::FileEnd => continue,
+                Arrival::Rows(batch) | Arrival::Stretch(batch) => batch,
+                Arrival::FileEnd | Arrival::StretchEnd => continue,
                 Arrival::Waiting | Arrival::Ended => {
                     return exec_err!("{name} has fewer rows than were read before");
                 }

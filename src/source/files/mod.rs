@@ -5,6 +5,8 @@
 //! 3. [`open`]: one file as a stream of batches, read by DataFusion's own readers. Compression is
 //!    told by the name; CSV columns are found by the names in the file's header.
 //! 4. [`lines`]: when a file cannot be read, which line is at fault, and what is left without it.
+//! 5. [`snapshot`]: the files that are there first, where they are read in the order of event time; [`whole`]: one
+//!    of them.
 //!
 //! # What a writer must do
 //!
@@ -20,12 +22,15 @@
 //! | changes or removes a file of which a committed epoch has taken some rows, and no epoch the rest | goes on in the file while it is open; a reader that is opened anew refuses: `SOURCE_FILE_CHANGED`, `SOURCE_FILE_GONE` |
 //! | renames or removes a file between its listing and its first row | passes it over, and finds it under its new name |
 //! | renames or removes a file of which the running epoch has rows | fails if it must open the file once more; the epoch is undone |
+//! | changes or removes a file that is read in the order of event time (`initial_order`), of which an epoch to come has rows | refuses, whether or not rows were taken: `SOURCE_FILE_CHANGED`, `SOURCE_FILE_GONE` |
 //! | renames a file that was read | reads it once more: a file is known by its path |
 
 mod lines;
 mod listing;
 mod open;
+mod snapshot;
 mod track;
+mod whole;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,6 +45,7 @@ use futures::StreamExt;
 use object_store::ObjectMeta;
 
 use self::listing::Listing;
+pub(super) use self::snapshot::snapshot;
 use self::track::{Lost, Track};
 use super::{Arrival, FilePosition, Position, ReadEnv, Reader, Unread};
 use crate::config::OnBadRecord;
@@ -115,8 +121,12 @@ impl FilesReader {
         env: &ReadEnv,
     ) -> Result<Unread> {
         let files = Listing::of(table, env)?.files(env).await?;
+        let in_order = match &from {
+            Some(Position::Files(position)) => position.unread_in_order(),
+            _ => 0,
+        };
         let unread = track_of(from).unread(files);
-        Ok(Unread::Files(unread.len() as u64))
+        Ok(Unread::Files(in_order + unread.len() as u64))
     }
 
     /// Finds the files that have not been read, and those that are not what they were.
@@ -159,7 +169,7 @@ impl FilesReader {
                 .join_unwind()
                 .await
                 .map_err(|error| DataFusionError::External(Box::new(error)))?,
-            _ => open::open(&self.listing, meta, &self.columns, &self.env).await,
+            _ => open::open(&self.listing, meta, &self.columns, None, &self.env).await,
         }
     }
 
@@ -169,7 +179,7 @@ impl FilesReader {
             let (listing, file) = (Arc::clone(&self.listing), meta.clone());
             let (columns, env) = (self.columns.clone(), self.env.clone());
             let task = SpawnedTask::spawn(async move {
-                let rows = open::open(&listing, &file, &columns, &env).await?;
+                let rows = open::open(&listing, &file, &columns, None, &env).await?;
                 Ok(open::begun(rows).await)
             });
             (meta, task)

@@ -16,9 +16,10 @@ use datafusion::datasource::file_format::file_compression_type::FileCompressionT
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{FileRange, ListingTableUrl};
-use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::EmptyRecordBatchStream;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::{
@@ -147,11 +148,13 @@ pub(super) fn has_header(csv: &CsvFormat, env: &ReadEnv) -> bool {
         .unwrap_or(env.session.config_options().catalog.has_header)
 }
 
-/// Opens a file.
+/// Opens a file. Parts of it that by their statistics have no row that is `wanted` may be passed over, where it has
+/// some; an expression over the table's columns.
 pub(super) async fn open(
     listing: &Listing,
     file: &ObjectMeta,
     columns: &[usize],
+    wanted: Option<Arc<dyn PhysicalExpr>>,
     env: &ReadEnv,
 ) -> Result<SendableRecordBatchStream> {
     let schema = asked(listing, columns)?;
@@ -165,7 +168,13 @@ pub(super) async fn open(
     let url = listing.paths.first().map(ListingTableUrl::object_store);
     let url = url.ok_or_else(|| DataFusionError::Plan("the table has no path".to_owned()))?;
     let present: Vec<usize> = layout.places.iter().copied().flatten().collect();
-    let config = FileScanConfigBuilder::new(url, format.file_source(table_schema))
+    let mut source = format.file_source(table_schema);
+    if let (Some(parquet), Some(wanted)) = (source.downcast_ref::<ParquetSource>(), wanted) {
+        // Rows are not left out one by one: who asks looks at each.
+        let pruned = parquet.with_predicate(wanted).with_pushdown_filters(false);
+        source = Arc::new(pruned);
+    }
+    let config = FileScanConfigBuilder::new(url, source)
         .with_projection_indices(Some(present))?
         .with_file_compression_type(listing.compression(file));
     let whole = listing.partitioned(file)?;

@@ -170,6 +170,7 @@ impl Track {
         FilePosition {
             done: self.done.clone(),
             begun,
+            in_order: None,
         }
     }
 

@@ -130,8 +130,9 @@ fn has_epoch_column(
 }
 
 /// Options of `WITH (…)` behind a stream's name.
-const STREAM_OPTIONS: [&str; 6] = [
+const STREAM_OPTIONS: [&str; 7] = [
     "epoch_by",
+    "initial_order",
     "max_rows_per_epoch",
     "max_files_per_epoch",
     "on_bad_record",
@@ -155,6 +156,7 @@ pub(crate) fn as_stream(
         name: name.to_string(),
         provider: source_as_provider(&scan.source)?,
         options: options.to_vec(),
+        event_time: None,
         place,
     };
     let mut stream = scan.clone();
