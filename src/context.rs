@@ -43,8 +43,8 @@ use tokio::sync::watch;
 use self::clock::ContextClock;
 use self::started::{Home, Started};
 use crate::catalog::{
-    Database, EmittedFunction, Entry, Kind, ProgressFunction, StreamingTable, StreamingTables,
-    UnboundedTables, unknown,
+    AuditFunction, CorrectFunction, Database, EmittedFunction, Entry, Kind, ProgressFunction,
+    RecountFunction, StreamingTable, StreamingTables, UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
@@ -138,6 +138,12 @@ impl StreamContext {
         session.register_udtf("progress", Arc::new(ProgressFunction(Arc::clone(&tables))));
         session.register_udtf("emitted", Arc::new(EmittedFunction(Arc::clone(&tables))));
         let unbounded: Arc<UnboundedTables> = Arc::default();
+        let (of, streams) = (Arc::clone(&tables), Arc::clone(&unbounded));
+        let recount = RecountFunction(Arc::clone(&of), Arc::clone(&streams));
+        let audit = AuditFunction(Arc::clone(&of), Arc::clone(&streams));
+        session.register_udtf("recount", Arc::new(recount));
+        session.register_udtf("audit", Arc::new(audit));
+        session.register_udtf("correct", Arc::new(CorrectFunction(of, streams)));
         let home = Home {
             session: session.clone(),
             tables: Arc::clone(&tables),

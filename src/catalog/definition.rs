@@ -11,6 +11,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
 
+use super::audit::{Shape, shape_of};
 use super::replace_table::ReplaceTable;
 use super::unbounded::UnboundedTables;
 use crate::config::OutputMode;
@@ -26,7 +27,7 @@ use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
 pub struct TableOptions(Vec<(String, String)>);
 
 /// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "output_mode",
     "multiple_watermark_policy",
     "max_rows_per_epoch",
@@ -38,10 +39,14 @@ const OPTIONS: [&str; 11] = [
     SINK,
     RETAIN,
     "poll_interval",
+    LATE_ROWS,
 ];
 
 /// The option that names a sink of the application; it is no setting of a session.
 const SINK: &str = "sink";
+
+/// The option that names the table of late rows; it is no setting either.
+const LATE_ROWS: &str = "late_rows";
 
 impl TableOptions {
     /// Checks names; values are checked when they are used.
@@ -69,6 +74,12 @@ impl TableOptions {
         named.map(|(_, name)| name.as_str())
     }
 
+    /// The table that late rows go to, if they are kept.
+    pub fn late_rows(&self) -> Option<&str> {
+        let named = self.0.iter().find(|(key, _)| key == LATE_ROWS);
+        named.map(|(_, name)| name.as_str())
+    }
+
     /// How long rows of the result are kept, if not for good.
     ///
     /// # Errors
@@ -91,7 +102,7 @@ impl TableOptions {
             epoch_by: String::new(),
             ..crate::config::options(config.options())
         };
-        let is_setting = |key: &str| key != SINK && key != RETAIN;
+        let is_setting = |key: &str| ![SINK, RETAIN, LATE_ROWS].contains(&key);
         for (key, value) in self.0.iter().filter(|(key, _)| is_setting(key)) {
             settings.set(key, value)?;
         }
@@ -127,6 +138,8 @@ pub struct Definition {
     pub retain: Option<Duration>,
     /// When its state leaves, as SHOW STREAMING TABLES says it.
     pub eviction: &'static str,
+    /// What an audit knows of it, or why it cannot be audited.
+    pub shape: std::result::Result<Shape, Refusal>,
 }
 
 impl Definition {
@@ -175,6 +188,7 @@ impl Definition {
             limit,
             retain,
             eviction: eviction(&plan, mode)?,
+            shape: shape_of(&plan, limit),
         })
     }
 
@@ -265,6 +279,22 @@ impl Definition {
             .into());
         }
         Ok((plan, state))
+    }
+}
+
+impl Definition {
+    /// The query as it reads, its streams marked, before it is analyzed; and the session's state with its options.
+    ///
+    /// # Errors
+    /// - the query cannot be planned any more
+    pub async fn unanalyzed(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<(LogicalPlan, SessionState)> {
+        let state = self.options.apply(state)?;
+        let plan = state.statement_to_plan(self.query.clone()).await?;
+        Ok((unbounded.as_streams(plan, &state).await?, state))
     }
 }
 

@@ -76,7 +76,7 @@ impl TableFunctionImpl for EmittedFunction {
 }
 
 /// The streaming table that an argument names: bare, or with its schema and catalog.
-fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
+pub(super) fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
     let Expr::Literal(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)), _) = name
     else {
         return plan_err!("the name of a streaming table is given as text: 'hourly_sales'");

@@ -1,5 +1,6 @@
 //! Names: streaming tables, their results, and the functions that show what they did.
 
+mod audit;
 mod database;
 mod definition;
 mod functions;
@@ -12,6 +13,7 @@ mod result;
 mod streaming_table;
 mod unbounded;
 
+pub use audit::{AuditFunction, CorrectFunction, RecountFunction, Shape};
 pub use database::{Database, Entry, Former, KeptRows, Kind};
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;

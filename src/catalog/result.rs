@@ -8,12 +8,15 @@ use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, Strin
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use serde::{Deserialize, Serialize};
 
+use super::audit::Correction;
 use super::replace_table::ReplaceTable;
 use crate::checkpoint::{Piece, Restored, Until, Whole};
 use crate::query::{EpochProgress, EpochSink, Totals};
 use crate::sink::Sink;
 use crate::source::{AppendLog, Arrivals, behind, conform};
+use crate::time::Instant;
 
 /// Records of epochs that are kept to be shown.
 const HISTORY: usize = 10_000;
@@ -26,6 +29,9 @@ const TOTALS: &str = "totals";
 /// Of a result whose rows go by their age: when rows arrived, and the number of the first that is kept.
 const ARRIVED: &str = "arrived";
 const FIRST: &str = "first";
+/// Of a result that was corrected: numbers of the rows that others were written over, and what was corrected last.
+const HIDDEN: &str = "hidden";
+const CORRECTED: &str = "corrected";
 
 /// Where the rows of the result are.
 #[derive(Debug)]
@@ -58,6 +64,17 @@ pub(super) struct TableResult {
     begun: Mutex<bool>,
     /// How many rows of each source committed epochs have read, where a source's rows are numbered.
     reached: Mutex<BTreeMap<String, u64>>,
+    /// What the last correction had seen.
+    corrected: Mutex<Option<Corrected>>,
+}
+
+/// What a correction of the result had seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Corrected {
+    /// Number of late rows.
+    pub late_rows: u64,
+    /// Watermark: the windows that it had closed were corrected.
+    pub watermark: Option<Instant>,
 }
 
 /// What is shown of the epochs.
@@ -82,6 +99,7 @@ impl TableResult {
             former: Vec::new(),
             begun: Mutex::default(),
             reached: Mutex::default(),
+            corrected: Mutex::default(),
         }
     }
 
@@ -105,6 +123,14 @@ impl TableResult {
     pub(super) fn reached(&self, source: &str) -> u64 {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.get(source).copied().unwrap_or_default()
+    }
+
+    /// What the last correction had seen; none if there was no correction.
+    pub(super) fn corrected(&self) -> Option<Corrected> {
+        *self
+            .corrected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of rows that have been emitted into it, or that it has where they are replaced.
@@ -134,11 +160,22 @@ impl TableResult {
         &self,
         rows: Vec<RecordBatch>,
         progress: EpochProgress,
+        correcting: Option<&Correcting>,
     ) -> Result<EpochProgress> {
-        match &self.rows {
-            Rows::Append(log) => log.append(&rows)?,
-            Rows::Replace(table) => table.replace(rows.clone())?,
-            Rows::Sink { .. } => {}
+        match (&self.rows, correcting) {
+            (Rows::Append(log), None) => log.append(&rows)?,
+            (Rows::Append(log), Some(correcting)) => log.append_over(&rows, &correcting.hidden)?,
+            (Rows::Replace(table), None) => table.replace(rows.clone())?,
+            (Rows::Replace(table), Some(correcting)) => {
+                table.restore(&correcting.written_over(table, &rows)?)?;
+            }
+            (Rows::Sink { .. }, _) => {}
+        }
+        if let Some(correcting) = correcting {
+            *self
+                .corrected
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(correcting.corrected());
         }
         let progress = counted(&rows, progress);
         let mut shown = self.shown();
@@ -179,7 +216,12 @@ impl TableResult {
     }
 
     /// The pieces of a checkpoint with an epoch's rows and its record.
-    fn pieces(&self, rows: &[RecordBatch], progress: &EpochProgress) -> Result<Vec<Piece>> {
+    fn pieces(
+        &self,
+        rows: &[RecordBatch],
+        progress: &EpochProgress,
+        correcting: Option<&Correcting>,
+    ) -> Result<Vec<Piece>> {
         let progress = counted(rows, progress.clone());
         let mut totals = self.shown().totals;
         totals.add(&progress);
@@ -187,7 +229,14 @@ impl TableResult {
             Piece::replacing(TOTALS, vec![json_row(&totals)?]),
             epoch_piece(&progress)?,
         ];
+        pieces.extend(self.correction_pieces(correcting)?);
         match &self.rows {
+            Rows::Replace(table) if correcting.is_some() => {
+                let all = correcting.map(|correcting| correcting.written_over(table, rows));
+                let all = all.transpose()?.unwrap_or_default();
+                pieces.push(Piece::replacing(RESULT, all));
+                pieces.push(Piece::replacing(EMITTED, rows.to_vec()));
+            }
             Rows::Append(log) if log.is_retained() => pieces.extend(retained_pieces(log, rows)?),
             Rows::Append(_) => pieces.push(Piece::new(RESULT, rows.to_vec())),
             Rows::Sink { .. } => pieces.push(Piece::replacing(EMITTED, rows.to_vec())),
@@ -201,6 +250,29 @@ impl TableResult {
                 pieces.extend([result, Piece::replacing(EMITTED, rows.to_vec())]);
             }
             Rows::Replace(_) => pieces.push(Piece::replacing(RESULT, rows.to_vec())),
+        }
+        Ok(pieces)
+    }
+
+    /// The pieces that say what was corrected: none where nothing ever was.
+    fn correction_pieces(&self, correcting: Option<&Correcting>) -> Result<Vec<Piece>> {
+        let last = correcting.map(Correcting::corrected).or(self.corrected());
+        let Some(last) = last else {
+            return Ok(Vec::new());
+        };
+        let mut pieces = vec![Piece::replacing(CORRECTED, vec![json_row(&last)?])];
+        if let Rows::Append(log) = &self.rows {
+            let numbers = correcting.map_or(&[][..], |correcting| &correcting.hidden);
+            let numbers = numbers.iter().map(|row| signed(*row));
+            let numbers = Int64Array::from_iter_values(numbers);
+            let numbers = RecordBatch::try_from_iter([(HIDDEN, Arc::new(numbers) as ArrayRef)])?;
+            let mut hidden = Piece::new(HIDDEN, vec![numbers]);
+            let base = signed(log.base());
+            hidden.until = Some(Until {
+                column: 0,
+                gone: Box::new(move |row| row < base),
+            });
+            pieces.push(hidden);
         }
         Ok(pieces)
     }
@@ -223,8 +295,17 @@ impl TableResult {
         }
         let result = piece(RESULT);
         let mut emitted = piece(EMITTED);
+        let corrected = piece(CORRECTED);
+        let corrected = corrected.first().map(|row| from_json::<Corrected>(row, 0));
+        *self
+            .corrected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = corrected.transpose()?;
         match &self.rows {
             Rows::Append(log) => {
+                let hidden = columns_of::<1>(&piece(HIDDEN))?.into_iter();
+                let hidden: Vec<u64> = hidden.map(|[row]| row.unsigned_abs()).collect();
+                log.hide(&hidden);
                 let start = number_of_first(&result, totals.as_ref());
                 let (first, arrivals) = retained_rows(&piece(FIRST), &piece(ARRIVED))?;
                 log.restore(start, first.max(start), &result, arrivals)?;
@@ -389,6 +470,48 @@ fn from_json<T: serde::de::DeserializeOwned>(batch: &RecordBatch, row: usize) ->
 pub(super) struct Refreshing {
     pub result: Arc<TableResult>,
     records: Mutex<Vec<EpochProgress>>,
+    /// What the run writes over the result, if it is one that does.
+    correcting: Option<Correcting>,
+}
+
+/// What one run writes over a result.
+#[derive(Debug)]
+pub(super) struct Correcting {
+    correction: Correction,
+    /// Numbers of the rows of a log that go.
+    hidden: Vec<u64>,
+}
+
+impl Correcting {
+    /// Finds the rows of a result that a correction is about.
+    ///
+    /// # Errors
+    /// - values that cannot be compared
+    pub(super) fn new(correction: Correction, result: &TableResult) -> Result<Self> {
+        let mut hidden = Vec::new();
+        if let Rows::Append(log) = &result.rows {
+            let superseded = correction.superseded()?;
+            for (start, batch) in log.numbered() {
+                let goes = (start..).zip(superseded.of(&batch)?);
+                let goes = goes.filter(|(row, goes)| *goes && !log.is_hidden(*row));
+                hidden.extend(goes.map(|(row, _)| row));
+            }
+        }
+        Ok(Self { correction, hidden })
+    }
+
+    fn corrected(&self) -> Corrected {
+        Corrected {
+            late_rows: self.correction.late_rows,
+            watermark: self.correction.watermark,
+        }
+    }
+
+    /// A table as it is with rows written over it.
+    fn written_over(&self, table: &ReplaceTable, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+        let gone = self.correction.gone()?;
+        table.corrected(rows.to_vec(), &|batch| gone.of(batch))
+    }
 }
 
 impl Refreshing {
@@ -396,7 +519,14 @@ impl Refreshing {
         Self {
             result,
             records: Mutex::default(),
+            correcting: None,
         }
+    }
+
+    /// The run that writes over the result.
+    pub(super) fn correcting(mut self, correcting: Option<Correcting>) -> Self {
+        self.correcting = correcting;
+        self
     }
 
     /// The records of the epochs that have committed.
@@ -408,11 +538,18 @@ impl Refreshing {
 #[async_trait]
 impl EpochSink for Refreshing {
     fn prepare(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-        self.result.taken(rows)
+        let mut rows = self.result.taken(rows)?;
+        if let Some(correcting) = &self.correcting {
+            rows.push(conform(
+                &correcting.correction.upserts,
+                &self.result.schema,
+            )?);
+        }
+        Ok(rows)
     }
 
     fn pieces(&self, rows: &[RecordBatch], progress: &EpochProgress) -> Result<Vec<Piece>> {
-        self.result.pieces(rows, progress)
+        self.result.pieces(rows, progress, self.correcting.as_ref())
     }
 
     fn restore(&self, restored: &Restored) -> Result<()> {
@@ -428,7 +565,8 @@ impl EpochSink for Refreshing {
     }
 
     async fn commit(&self, rows: Vec<RecordBatch>, progress: EpochProgress) -> Result<()> {
-        let progress = self.result.commit(rows, progress)?;
+        let correcting = self.correcting.as_ref();
+        let progress = self.result.commit(rows, progress, correcting)?;
         let next = progress.epoch.saturating_add(1);
         self.records
             .lock()

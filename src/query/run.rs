@@ -88,7 +88,10 @@ impl Run {
             let mut watch = Stopwatch::start(state.began);
             // In complete mode it must be known before whether the epoch is the last one.
             let feeds = self.mode != OutputMode::Complete;
-            let mut taken = take(state, &uses, feeds, &env).await?;
+            let mut taken = match self.reads() {
+                true => take(state, &uses, feeds, &env).await?,
+                false => Vec::new(),
+            };
             watch.phases.read = watch.lap();
             if idle_epoch
                 || taken
@@ -126,6 +129,14 @@ impl Run {
         match &self.output {
             Output::Table(table) => table.orders.as_ref(),
             Output::Reader(_) => None,
+        }
+    }
+
+    /// Whether sources are read.
+    fn reads(&self) -> bool {
+        match &self.output {
+            Output::Table(table) => table.reads,
+            Output::Reader(_) => true,
         }
     }
 
