@@ -1,6 +1,7 @@
 //! Names: streaming tables, their results, and the functions that show what they did.
 
 mod audit;
+mod correcting;
 mod database;
 mod definition;
 mod functions;

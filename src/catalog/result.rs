@@ -8,15 +8,13 @@ use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, Strin
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
-use serde::{Deserialize, Serialize};
 
-use super::audit::Correction;
+use super::correcting::{Corrected, Correcting};
 use super::replace_table::ReplaceTable;
 use crate::checkpoint::{Piece, Restored, Until, Whole};
 use crate::query::{EpochProgress, EpochSink, Totals};
 use crate::sink::Sink;
 use crate::source::{AppendLog, Arrivals, behind, conform};
-use crate::time::Instant;
 
 /// Records of epochs that are kept to be shown.
 const HISTORY: usize = 10_000;
@@ -66,15 +64,6 @@ pub(super) struct TableResult {
     reached: Mutex<BTreeMap<String, u64>>,
     /// What the last correction had seen.
     corrected: Mutex<Option<Corrected>>,
-}
-
-/// What a correction of the result had seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Corrected {
-    /// Number of late rows.
-    pub late_rows: u64,
-    /// Watermark: the windows that it had closed were corrected.
-    pub watermark: Option<Instant>,
 }
 
 /// What is shown of the epochs.
@@ -164,7 +153,7 @@ impl TableResult {
     ) -> Result<EpochProgress> {
         match (&self.rows, correcting) {
             (Rows::Append(log), None) => log.append(&rows)?,
-            (Rows::Append(log), Some(correcting)) => log.append_over(&rows, &correcting.hidden)?,
+            (Rows::Append(log), Some(correcting)) => log.append_over(&rows, correcting.hidden())?,
             (Rows::Replace(table), None) => table.replace(rows.clone())?,
             (Rows::Replace(table), Some(correcting)) => {
                 table.restore(&correcting.written_over(table, &rows)?)?;
@@ -262,7 +251,7 @@ impl TableResult {
         };
         let mut pieces = vec![Piece::replacing(CORRECTED, vec![json_row(&last)?])];
         if let Rows::Append(log) = &self.rows {
-            let numbers = correcting.map_or(&[][..], |correcting| &correcting.hidden);
+            let numbers = correcting.map_or(&[][..], Correcting::hidden);
             let numbers = numbers.iter().map(|row| signed(*row));
             let numbers = Int64Array::from_iter_values(numbers);
             let numbers = RecordBatch::try_from_iter([(HIDDEN, Arc::new(numbers) as ArrayRef)])?;
@@ -474,46 +463,6 @@ pub(super) struct Refreshing {
     correcting: Option<Correcting>,
 }
 
-/// What one run writes over a result.
-#[derive(Debug)]
-pub(super) struct Correcting {
-    correction: Correction,
-    /// Numbers of the rows of a log that go.
-    hidden: Vec<u64>,
-}
-
-impl Correcting {
-    /// Finds the rows of a result that a correction is about.
-    ///
-    /// # Errors
-    /// - values that cannot be compared
-    pub(super) fn new(correction: Correction, result: &TableResult) -> Result<Self> {
-        let mut hidden = Vec::new();
-        if let Rows::Append(log) = &result.rows {
-            let superseded = correction.superseded()?;
-            for (start, batch) in log.numbered() {
-                let goes = (start..).zip(superseded.of(&batch)?);
-                let goes = goes.filter(|(row, goes)| *goes && !log.is_hidden(*row));
-                hidden.extend(goes.map(|(row, _)| row));
-            }
-        }
-        Ok(Self { correction, hidden })
-    }
-
-    fn corrected(&self) -> Corrected {
-        Corrected {
-            late_rows: self.correction.late_rows,
-            watermark: self.correction.watermark,
-        }
-    }
-
-    /// A table as it is with rows written over it.
-    fn written_over(&self, table: &ReplaceTable, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
-        let gone = self.correction.gone()?;
-        table.corrected(rows.to_vec(), &|batch| gone.of(batch))
-    }
-}
-
 impl Refreshing {
     pub(super) fn new(result: Arc<TableResult>) -> Self {
         Self {
@@ -540,10 +489,7 @@ impl EpochSink for Refreshing {
     fn prepare(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
         let mut rows = self.result.taken(rows)?;
         if let Some(correcting) = &self.correcting {
-            rows.push(conform(
-                &correcting.correction.upserts,
-                &self.result.schema,
-            )?);
+            rows.push(conform(correcting.rows(), &self.result.schema)?);
         }
         Ok(rows)
     }

@@ -15,10 +15,11 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::sync::watch;
 
 use super::audit::Correction;
+use super::correcting::{Corrected, Correcting};
 use super::definition::Definition;
 use super::refused_table::RefusedTable;
 use super::replace_table::ReplaceTable;
-use super::result::{Corrected, Correcting, Refreshing, Rows, TableResult};
+use super::result::{Refreshing, Rows, TableResult};
 use super::unbounded::UnboundedTables;
 use crate::checkpoint::{Checkpoint, Restored};
 use crate::config::OutputMode;
@@ -487,6 +488,14 @@ impl StreamingTable {
         let message = format!("{} cannot be corrected: {reason}.", self.bare_name);
         let refusal = Refusal::new("CORRECTION_UNSUPPORTED", "0A000", message);
         Err(refusal.hint(hint.replace("name", &self.bare_name)).into())
+    }
+
+    /// Number of the first row of its result that is kept; none where rows are replaced, or have left.
+    pub(super) fn first_row(&self) -> Option<u64> {
+        match &self.result.rows {
+            Rows::Append(log) => Some(log.base()),
+            Rows::Replace(_) | Rows::Sink { .. } => None,
+        }
     }
 
     /// What the last correction of its result had seen; none if there was no correction.

@@ -11,8 +11,8 @@ use datafusion::common::Result;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::collect;
 
+use super::counts::groups_of;
 use super::groups::{Groups, Keys, Same};
-use super::lines::groups_of;
 use super::plans::aggregate_of;
 use super::sessions::Sessions;
 use super::snapshot::Snapshot;

@@ -23,6 +23,9 @@ use crate::catalog::functions::find;
 use crate::catalog::registry::StreamingTables;
 use crate::catalog::streaming_table::StreamingTable;
 use crate::catalog::unbounded::UnboundedTables;
+use crate::config::rebuilt;
+use crate::error::Refusal;
+use crate::query::Attached;
 use crate::source::conform;
 
 /// `recount('name')`: the same query as a batch, over what the sources hold now.
@@ -41,7 +44,7 @@ impl TableFunctionImpl for RecountFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let table = named(&self.0, &args, "recount")?;
         let schema = Arc::clone(&table.definition().schema);
-        Ok(Answer::new(What::Recount, table, &self.1, schema))
+        Ok(Answer::table(What::Recount, table, &self.1, schema))
     }
 }
 
@@ -50,7 +53,7 @@ impl TableFunctionImpl for AuditFunction {
         let table = named(&self.0, &args, "audit")?;
         let definition = table.definition();
         let schema = audit_schema(&definition.schema, &definition.shape.clone()?);
-        Ok(Answer::new(What::Audit, table, &self.1, schema))
+        Ok(Answer::table(What::Audit, table, &self.1, schema))
     }
 }
 
@@ -59,8 +62,41 @@ impl TableFunctionImpl for CorrectFunction {
         let table = named(&self.0, &args, "correct")?;
         table.definition().shape.clone()?;
         let schema = correct_schema(&table.definition().schema);
-        Ok(Answer::new(What::Correction, table, &self.1, schema))
+        Ok(Answer::table(What::Correction, table, &self.1, schema))
     }
+}
+
+/// The streaming tables whose recounts are being planned, one inside the other; an extension of the session's
+/// configuration.
+#[derive(Debug)]
+struct Asking(Vec<String>);
+
+/// A session's state for what is asked of a table.
+///
+/// # Errors
+/// - `RECURSIVE_STREAMING_TABLE`: the table's own query asks for it
+fn asking(state: &SessionState, table: &str) -> Result<SessionState> {
+    let outer = state.config().get_extension::<Asking>();
+    let mut names = outer.map_or_else(Vec::new, |outer| outer.0.clone());
+    if names.iter().any(|name| name == table) {
+        return Err(recursive(table).into());
+    }
+    names.push(table.to_owned());
+    let config = state
+        .config()
+        .clone()
+        .with_extension(Arc::new(Asking(names)));
+    Ok(rebuilt(state.clone(), config).build())
+}
+
+/// The refusal of a table that is recounted by itself.
+fn recursive(table: &str) -> Refusal {
+    Refusal::new(
+        "RECURSIVE_STREAMING_TABLE",
+        "42P20",
+        format!("The query of {table} asks for a recount, an audit or corrections of its own."),
+    )
+    .hint("ask for them in a query of your own")
 }
 
 /// The streaming table that a call names.
@@ -95,7 +131,8 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(
+    /// The answer to a question about a table.
+    fn table(
         what: What,
         table: Arc<StreamingTable>,
         unbounded: &Arc<UnboundedTables>,
@@ -112,7 +149,7 @@ impl Answer {
     /// The plan of a recount.
     async fn recount(&self, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
         let (plan, state) = self.table.unanalyzed(state, &self.unbounded).await?;
-        let plan = finite(plan, &|_, provider| Arc::clone(provider))?;
+        let plan = finite(plan, None)?;
         let plan = state.create_physical_plan(&plan).await?;
         match plan.boundedness().is_unbounded() {
             true => Err(not_again("A source").into()),
@@ -140,15 +177,16 @@ impl TableProvider for Answer {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let state = state.as_any().downcast_ref::<SessionState>();
         let state = state.ok_or_else(|| internal_datafusion_err!("a session of another kind"))?;
+        let state = asking(state, self.table.name())?;
         let recount = match self.what {
-            What::Recount => Some(self.recount(state).await?),
+            What::Recount => Some(self.recount(&state).await?),
             What::Audit | What::Correction => None,
         };
         let asked = Asked {
             what: self.what,
             table: Arc::clone(&self.table),
             unbounded: Arc::clone(&self.unbounded),
-            state: state.clone(),
+            state,
             recount,
             schema: self.schema(),
         };
@@ -214,6 +252,14 @@ async fn compute(
     schema: &SchemaRef,
     context: &Arc<TaskContext>,
 ) -> Result<RecordBatch> {
+    // An epoch that waits for an audit would wait for its own end.
+    if context
+        .session_config()
+        .get_extension::<Attached>()
+        .is_some()
+    {
+        return Err(recursive("A streaming table").into());
+    }
     if what == What::Correction {
         let correction = Correction::find(table, state, unbounded, context).await?;
         return correction.to_rows();

@@ -11,35 +11,34 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result, TableReference, internal_datafusion_err};
 use datafusion::datasource::provider_as_source;
-use datafusion::functions::core::expr_fn::get_field;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{
     Aggregate, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, SubqueryAlias, cast, col,
     lit,
 };
 
-use super::shape::{Closing, Shape};
-use crate::config::unit_of;
-use crate::logical::{Bin, Watermark, stream_scan};
+use super::closing::{is_closed, literal};
+use super::shape::Shape;
+use crate::logical::{Watermark, stream_scan};
 use crate::time::Instant;
 
 /// Columns that are carried through a plan, named so that no column of a user is.
 pub(super) const ROWS: &str = "__tidegate_rows";
 pub(super) const CLOSED: &str = "__tidegate_closed";
-const WATERMARK: &str = "__tidegate_watermark";
+pub(super) const WATERMARK: &str = "__tidegate_watermark";
 
-/// A plan without streams: the same text over the tables as they are.
+/// A plan without streams: the same text over the tables as they are, or over another one in the place of each.
 ///
 /// # Errors
 /// - none of its own
 pub(super) fn finite(
     plan: LogicalPlan,
-    table: &dyn Fn(&str, &Arc<dyn TableProvider>) -> Arc<dyn TableProvider>,
+    instead: Option<&Arc<dyn TableProvider>>,
 ) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| {
         let LogicalPlan::TableScan(scan) = &node else {
@@ -49,7 +48,7 @@ pub(super) fn finite(
             return Ok(Transformed::no(node));
         };
         let mut scan = scan.clone();
-        scan.source = provider_as_source(table(&stream.name, &stream.provider));
+        scan.source = provider_as_source(Arc::clone(instead.unwrap_or(&stream.provider)));
         Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
     })?;
     Ok(plan.data)
@@ -153,85 +152,9 @@ pub(super) fn over_clause(plan: &LogicalPlan, leaf: &LogicalPlan) -> Result<Logi
 }
 
 /// A column by its bare name.
-fn column(schema: &DFSchema, name: &str) -> Option<Expr> {
+pub(super) fn column(schema: &DFSchema, name: &str) -> Option<Expr> {
     let found = schema.iter().find(|(_, field)| field.name() == name)?;
     Some(Expr::Column(Column::from(found)))
-}
-
-/// Whether a group is closed by a watermark.
-fn is_closed(closing: &Closing, group: Expr, watermark: Expr) -> Result<Expr> {
-    Ok(match closing {
-        Closing::Window(bound) | Closing::Session(bound) => {
-            get_field(group, "end").lt_eq(cast(watermark, bound.clone()))
-        }
-        Closing::Bin(bin) => {
-            let watermark = cast(watermark, bin.event_type.clone());
-            let value = bin.function.clone().transform_up(|part| match &part {
-                Expr::Column(column) if column.name == Bin::EVENT_TIME => {
-                    Ok(Transformed::yes(watermark.clone()))
-                }
-                _ => Ok(Transformed::no(part)),
-            })?;
-            group.lt(value.data)
-        }
-        Closing::Instant(event_type) => group.lt_eq(cast(watermark, event_type.clone())),
-        Closing::Never => lit(false),
-    })
-}
-
-/// A watermark as an expression of the type that groups close by.
-fn literal(closing: &Closing, watermark: Instant) -> Expr {
-    let of = match closing {
-        Closing::Window(bound) | Closing::Session(bound) | Closing::Instant(bound) => bound,
-        Closing::Bin(bin) => &bin.event_type,
-        Closing::Never => return lit(false),
-    };
-    match of {
-        DataType::Timestamp(unit, _) => cast(lit(unit_of(unit).floor(watermark)), of.clone()),
-        _ => lit(false),
-    }
-}
-
-/// Which of some rows in their windows are meant.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Windows {
-    /// Those whose window had closed when the row was judged: a row of hopping windows counted in the newer ones.
-    Missed,
-    /// Those whose window this watermark has closed.
-    ClosedBy(Option<Instant>),
-    /// Those whose window it has not.
-    OpenBy(Option<Instant>),
-}
-
-/// Of rows in their windows those that are meant; of sessions all, for a row is not in a session by itself.
-///
-/// # Errors
-/// - none of its own
-pub(super) fn in_windows(
-    input: LogicalPlan,
-    aggregate: &Aggregate,
-    shape: &Shape,
-    windows: Windows,
-) -> Result<LogicalPlan> {
-    let group = shape.time.and_then(|at| aggregate.group_expr.get(at));
-    let (Some(group), false) = (group, shape.is_session()) else {
-        return Ok(input);
-    };
-    let by = |watermark: Option<Instant>| match watermark {
-        Some(watermark) => is_closed(
-            &shape.closing,
-            group.clone(),
-            literal(&shape.closing, watermark),
-        ),
-        None => Ok(lit(false)),
-    };
-    let meant = match (windows, column(input.schema(), WATERMARK)) {
-        (Windows::Missed, Some(watermark)) => is_closed(&shape.closing, group.clone(), watermark)?,
-        (Windows::Missed, None) => return Ok(input),
-        (Windows::ClosedBy(watermark), _) => by(watermark)?,
-        (Windows::OpenBy(watermark), _) => by(watermark)?.is_not_true(),
-    };
-    LogicalPlanBuilder::from(input).filter(meant)?.build()
 }
 
 /// The columns that an aggregate reads, under names that are their numbers: `input` is its input or one like it.

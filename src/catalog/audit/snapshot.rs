@@ -15,7 +15,7 @@ use super::late::{LateRows, gone};
 use super::plans::{finite, table_of};
 use super::rest::Rest;
 use super::shape::{Closing, Shape};
-use crate::catalog::result::Corrected;
+use crate::catalog::correcting::Corrected;
 use crate::catalog::streaming_table::{StreamingTable, provider_of};
 use crate::catalog::unbounded::UnboundedTables;
 use crate::config::{OutputMode, rebuilt};
@@ -70,6 +70,9 @@ impl Snapshot {
         let (plan, state) = table.unanalyzed(state, unbounded).await?;
         let state = counting(state);
         let run = table.hold().await;
+        if let Some(base) = table.first_row().filter(|base| *base > 0) {
+            return Err(gone(table.bare_name(), base).into());
+        }
         let source = Source::of(table, &plan, run.positions(), &state).await?;
         let corrected = table.corrected();
         let (late, late_rows) = match late_table(table, &state).await? {
@@ -86,8 +89,7 @@ impl Snapshot {
             }
             None => (None, 0),
         };
-        let over =
-            |provider: &Arc<dyn TableProvider>| finite(plan.clone(), &|_, _| Arc::clone(provider));
+        let over = |provider: &Arc<dyn TableProvider>| finite(plan.clone(), Some(provider));
         let last = table.last_epoch();
         Ok(Self {
             query: over(&source.all)?,
