@@ -25,6 +25,7 @@ use crate::catalog::streaming_table::StreamingTable;
 use crate::catalog::unbounded::UnboundedTables;
 use crate::config::rebuilt;
 use crate::error::Refusal;
+use crate::logical::{stream_scan, stream_scans};
 use crate::query::Attached;
 use crate::source::conform;
 
@@ -149,12 +150,13 @@ impl Answer {
     /// The plan of a recount.
     async fn recount(&self, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
         let (plan, state) = self.table.unanalyzed(state, &self.unbounded).await?;
-        let plan = finite(plan, None)?;
-        let plan = state.create_physical_plan(&plan).await?;
-        match plan.boundedness().is_unbounded() {
-            true => Err(not_again("A source").into()),
-            false => Ok(plan),
+        for stream in stream_scans(&plan)?.iter().filter_map(stream_scan) {
+            let scan = stream.provider.scan(&state, None, &[], None).await?;
+            if scan.boundedness().is_unbounded() {
+                return Err(not_again(&stream.name).into());
+            }
         }
+        state.create_physical_plan(&finite(plan, None)?).await
     }
 }
 

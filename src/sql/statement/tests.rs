@@ -316,7 +316,7 @@ fn mistakes_behind_refresh_and_alter_are_named_at_their_place() {
         "ALTER STREAMING TABLE x …",
         r"
         \n^RENAME TO y                | START, STOP or CORRECT must follow | write START, START EVERY
-        STOP ^NOW                     | Nothing is expected here: NOW      | or STOP
+        STOP ^NOW                     | Nothing is expected here: NOW      | or CORRECT
         START ^INTERVAL 1 HOUR        | Nothing is expected here: INTERVAL | START EVERY INTERVAL
         START ^EVERY                  | takes an INTERVAL                  | START EVERY INTERVAL
         START EVERY ^'1 hour'         | takes an INTERVAL                  | START EVERY INTERVAL
