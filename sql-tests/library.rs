@@ -122,6 +122,48 @@ async fn an_endless_select_gives_windows_as_they_close_and_all_of_them_when_the_
 }
 
 #[tokio::test]
+async fn what_a_source_gives_once_is_not_counted_again() {
+    let ctx = StreamContext::new().unwrap();
+    let _sender = endless(&ctx);
+    let create = format!("CREATE STREAMING TABLE q WITH (output_mode = 'complete') AS {WINDOWS}");
+    ctx.sql(&create).await.unwrap();
+    for call in ["recount", "audit", "correct"] {
+        let asked = ctx.sql(&format!("SELECT * FROM {call}('q')")).await;
+        let error = asked.unwrap().collect().await.unwrap_err().to_string();
+        assert!(error.contains("RECOUNT_UNBOUNDED"), "{call}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_asks_for_its_own_recount_is_refused_and_does_not_hang() {
+    let ctx = StreamContext::new().unwrap();
+    ctx.create_table("t", schema()).unwrap();
+    ctx.append("t", rows(&[(1, 2), (25, 1)])).await.unwrap();
+    for call in ["recount", "audit", "correct"] {
+        let plain = WINDOWS.replace("sum(v) AS s", "count(*) AS n");
+        let create = format!(
+            "CREATE OR REPLACE STREAMING TABLE q WITH (output_mode = 'complete') AS {plain}"
+        );
+        ctx.sql(&create).await.unwrap();
+        let joined = plain.replace(
+            "GROUP BY",
+            &format!("LEFT JOIN {call}('q') AS own ON own.start = ts GROUP BY"),
+        );
+        let create = format!(
+            "CREATE OR REPLACE STREAMING TABLE q WITH (output_mode = 'complete') AS {joined}"
+        );
+        ctx.sql(&create).await.unwrap();
+        // The call names the table that there was; planned again it names the one that there is.
+        let refreshed = ctx.refresh("q").await;
+        let error = refreshed.unwrap_err().to_string();
+        assert!(
+            error.contains("RECURSIVE_STREAMING_TABLE"),
+            "{call}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_limit_over_an_endless_select_ends_it() {
     let ctx = StreamContext::new().unwrap();
     let sender = endless(&ctx);

@@ -44,8 +44,9 @@ use tokio::sync::watch;
 use self::clock::ContextClock;
 use self::started::{Home, Started};
 use crate::catalog::{
-    Database, EmittedFunction, Entry, Kind, LateRowsFunction, LatenessFunction, OutOfOrderFunction,
-    PlotFunction, ProgressFunction, StreamingTable, StreamingTables, UnboundedTables, unknown,
+    AuditFunction, CorrectFunction, Database, EmittedFunction, Entry, Kind, LateRowsFunction,
+    LatenessFunction, OutOfOrderFunction, PlotFunction, ProgressFunction, RecountFunction,
+    StreamingTable, StreamingTables, UnboundedTables, unknown,
 };
 use crate::config::{TidegateOptions, rebuilt};
 use crate::error::Refusal;
@@ -153,6 +154,12 @@ impl StreamContext {
             unbounded: Arc::clone(&unbounded),
         };
         session.register_udtf("plot", Arc::new(plot));
+        let (of, streams) = (Arc::clone(&tables), Arc::clone(&unbounded));
+        let recount = RecountFunction(Arc::clone(&of), Arc::clone(&streams));
+        let audit = AuditFunction(Arc::clone(&of), Arc::clone(&streams));
+        session.register_udtf("recount", Arc::new(recount));
+        session.register_udtf("audit", Arc::new(audit));
+        session.register_udtf("correct", Arc::new(CorrectFunction(of, streams)));
         let home = Home {
             session: session.clone(),
             tables: Arc::clone(&tables),

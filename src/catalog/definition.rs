@@ -11,6 +11,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
 
+use super::audit::{Shape, shape_of};
 use super::replace_table::ReplaceTable;
 use super::unbounded::UnboundedTables;
 use crate::config::{InitialOrder, OutputMode, TidegateOptions, rebuilt, shown_columns};
@@ -169,6 +170,8 @@ pub struct Definition {
     pub late: Option<LateRows>,
     /// When its state leaves, as SHOW STREAMING TABLES says it.
     pub eviction: &'static str,
+    /// What an audit knows of it, or why it cannot be audited.
+    pub shape: std::result::Result<Shape, Refusal>,
 }
 
 impl Definition {
@@ -227,6 +230,7 @@ impl Definition {
             retain,
             late,
             eviction: eviction(&plan, mode)?,
+            shape: shape_of(&plan, limit),
         })
     }
 
@@ -363,6 +367,22 @@ fn late_rows(
         name: TableReference::full(late.catalog, late.schema, late.table),
         schema: carry_rows(plan.clone(), is_guarded(state))?.schema,
     })
+}
+
+impl Definition {
+    /// The query as it reads, its streams marked, before it is analyzed; and the session's state with its options.
+    ///
+    /// # Errors
+    /// - the query cannot be planned any more
+    pub async fn unanalyzed(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<(LogicalPlan, SessionState)> {
+        let state = self.options.apply(state)?;
+        let plan = state.statement_to_plan(self.query.clone()).await?;
+        Ok((unbounded.as_streams(plan, &state).await?, state))
+    }
 }
 
 /// When the state of a query leaves.

@@ -1,5 +1,7 @@
 //! Names: streaming tables, their results, and the functions that show what they did, in rows and in pictures.
 
+mod audit;
+mod correcting;
 mod database;
 mod definition;
 mod functions;
@@ -15,6 +17,7 @@ mod result;
 mod streaming_table;
 mod unbounded;
 
+pub use audit::{AuditFunction, CorrectFunction, RecountFunction, Shape};
 pub use database::{Database, Entry, Former, KeptRows, Kind};
 pub use definition::{Definition, TableOptions};
 pub(crate) use functions::unknown;

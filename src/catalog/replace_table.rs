@@ -103,6 +103,23 @@ impl ReplaceTable {
         }
     }
 
+    /// All rows as they would be with others written over those of the same key, and some gone.
+    ///
+    /// # Errors
+    /// - rows of another schema
+    pub fn corrected(
+        &self,
+        rows: Vec<RecordBatch>,
+        gone: &dyn Fn(&RecordBatch) -> Result<Vec<bool>>,
+    ) -> Result<Vec<RecordBatch>> {
+        let all = self.replaced(rows)?;
+        let stay = all.iter().map(|batch| {
+            let stays: BooleanArray = gone(batch)?.into_iter().map(|gone| Some(!gone)).collect();
+            Ok(filter_record_batch(batch, &stays)?)
+        });
+        stay.collect()
+    }
+
     /// Takes the rows of many epochs, oldest first: of a key the last row counts.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 
+use super::correcting::{Corrected, Correcting};
 use super::replace_table::ReplaceTable;
 use crate::checkpoint::{Piece, Restored, Until, Whole};
 use crate::query::{EpochProgress, EpochRows, EpochSink, Totals};
@@ -23,6 +24,9 @@ const RESULT: &str = "result";
 const EMITTED: &str = "emitted";
 const EPOCHS: &str = "epochs";
 const TOTALS: &str = "totals";
+/// Of a result that was corrected: numbers of the rows that others were written over, and what was corrected last.
+const HIDDEN: &str = "hidden";
+const CORRECTED: &str = "corrected";
 
 /// Names of the pieces of rows that accumulate.
 struct LogPieces {
@@ -84,6 +88,8 @@ pub(super) struct TableResult {
     begun: Mutex<bool>,
     /// How many rows of each source committed epochs have read, where a source's rows are numbered.
     reached: Mutex<BTreeMap<String, u64>>,
+    /// What the last correction had seen.
+    corrected: Mutex<Option<Corrected>>,
 }
 
 /// What is shown of the epochs.
@@ -109,6 +115,7 @@ impl TableResult {
             former: Vec::new(),
             begun: Mutex::default(),
             reached: Mutex::default(),
+            corrected: Mutex::default(),
         }
     }
 
@@ -138,6 +145,14 @@ impl TableResult {
     pub(super) fn reached(&self, source: &str) -> u64 {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.get(source).copied().unwrap_or_default()
+    }
+
+    /// What the last correction had seen; none if there was no correction.
+    pub(super) fn corrected(&self) -> Option<Corrected> {
+        *self
+            .corrected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of rows that have been emitted into it, or that it has where they are replaced.
@@ -171,15 +186,30 @@ impl TableResult {
     }
 
     /// Takes an epoch's rows; returns its record with the number of rows that were taken.
-    pub(super) fn commit(&self, rows: EpochRows, progress: EpochProgress) -> Result<EpochProgress> {
+    pub(super) fn commit(
+        &self,
+        rows: EpochRows,
+        progress: EpochProgress,
+        correcting: Option<&Correcting>,
+    ) -> Result<EpochProgress> {
         let (rows, late) = (rows.emitted, rows.late);
         if let Some(log) = &self.late {
             log.append(&late)?;
         }
-        match &self.rows {
-            Rows::Append(log) => log.append(&rows)?,
-            Rows::Replace(table) => table.replace(rows.clone())?,
-            Rows::Sink { .. } => {}
+        match (&self.rows, correcting) {
+            (Rows::Append(log), None) => log.append(&rows)?,
+            (Rows::Append(log), Some(correcting)) => log.append_over(&rows, correcting.hidden())?,
+            (Rows::Replace(table), None) => table.replace(rows.clone())?,
+            (Rows::Replace(table), Some(correcting)) => {
+                table.restore(&correcting.written_over(table, &rows)?)?;
+            }
+            (Rows::Sink { .. }, _) => {}
+        }
+        if let Some(correcting) = correcting {
+            *self
+                .corrected
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(correcting.corrected());
         }
         let progress = counted(&rows, progress);
         let mut shown = self.shown();
@@ -220,7 +250,12 @@ impl TableResult {
     }
 
     /// The pieces of a checkpoint with an epoch's rows and its record.
-    fn pieces(&self, rows: &EpochRows, progress: &EpochProgress) -> Result<Vec<Piece>> {
+    fn pieces(
+        &self,
+        rows: &EpochRows,
+        progress: &EpochProgress,
+        correcting: Option<&Correcting>,
+    ) -> Result<Vec<Piece>> {
         let (rows, late) = (&rows.emitted, &rows.late);
         let progress = counted(rows, progress.clone());
         let mut totals = self.shown().totals;
@@ -232,7 +267,14 @@ impl TableResult {
         if let Some(log) = &self.late {
             pieces.extend(log_pieces(&LATE, log, late)?);
         }
+        pieces.extend(self.correction_pieces(correcting)?);
         match &self.rows {
+            Rows::Replace(table) if correcting.is_some() => {
+                let all = correcting.map(|correcting| correcting.written_over(table, rows));
+                let all = all.transpose()?.unwrap_or_default();
+                pieces.push(Piece::replacing(RESULT, all));
+                pieces.push(Piece::replacing(EMITTED, rows.to_vec()));
+            }
             Rows::Append(log) => pieces.extend(log_pieces(&KEPT, log, rows)?),
             Rows::Sink { .. } => pieces.push(Piece::replacing(EMITTED, rows.to_vec())),
             Rows::Replace(table) if table.has_key() => {
@@ -245,6 +287,29 @@ impl TableResult {
                 pieces.extend([result, Piece::replacing(EMITTED, rows.to_vec())]);
             }
             Rows::Replace(_) => pieces.push(Piece::replacing(RESULT, rows.to_vec())),
+        }
+        Ok(pieces)
+    }
+
+    /// The pieces that say what was corrected: none where nothing ever was.
+    fn correction_pieces(&self, correcting: Option<&Correcting>) -> Result<Vec<Piece>> {
+        let last = correcting.map(Correcting::corrected).or(self.corrected());
+        let Some(last) = last else {
+            return Ok(Vec::new());
+        };
+        let mut pieces = vec![Piece::replacing(CORRECTED, vec![json_row(&last)?])];
+        if let Rows::Append(log) = &self.rows {
+            let numbers = correcting.map_or(&[][..], Correcting::hidden);
+            let numbers = numbers.iter().map(|row| signed(*row));
+            let numbers = Int64Array::from_iter_values(numbers);
+            let numbers = RecordBatch::try_from_iter([(HIDDEN, Arc::new(numbers) as ArrayRef)])?;
+            let mut hidden = Piece::new(HIDDEN, vec![numbers]);
+            let base = signed(log.base());
+            hidden.until = Some(Until {
+                column: 0,
+                gone: Box::new(move |row| row < base),
+            });
+            pieces.push(hidden);
         }
         Ok(pieces)
     }
@@ -276,8 +341,17 @@ impl TableResult {
             let (first, arrivals) = retained_rows(&piece(LATE.first), &piece(LATE.arrived))?;
             log.restore(start, first.max(start), &rows, arrivals)?;
         }
+        let corrected = piece(CORRECTED);
+        let corrected = corrected.first().map(|row| from_json::<Corrected>(row, 0));
+        *self
+            .corrected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = corrected.transpose()?;
         match &self.rows {
             Rows::Append(log) => {
+                let hidden = columns_of::<1>(&piece(HIDDEN))?.into_iter();
+                let hidden: Vec<u64> = hidden.map(|[row]| row.unsigned_abs()).collect();
+                log.hide(&hidden);
                 let start = number_of_first(&result, totals.as_ref());
                 let (first, arrivals) = retained_rows(&piece(KEPT.first), &piece(KEPT.arrived))?;
                 log.restore(start, first.max(start), &result, arrivals)?;
@@ -450,6 +524,8 @@ fn from_json<T: serde::de::DeserializeOwned>(batch: &RecordBatch, row: usize) ->
 pub(super) struct Refreshing {
     pub result: Arc<TableResult>,
     records: Mutex<Vec<EpochProgress>>,
+    /// What the run writes over the result, if it is one that does.
+    correcting: Option<Correcting>,
 }
 
 impl Refreshing {
@@ -457,7 +533,14 @@ impl Refreshing {
         Self {
             result,
             records: Mutex::default(),
+            correcting: None,
         }
+    }
+
+    /// The run that writes over the result.
+    pub(super) fn correcting(mut self, correcting: Option<Correcting>) -> Self {
+        self.correcting = correcting;
+        self
     }
 
     /// The records of the epochs that have committed.
@@ -469,11 +552,16 @@ impl Refreshing {
 #[async_trait]
 impl EpochSink for Refreshing {
     fn prepare(&self, rows: EpochRows) -> Result<EpochRows> {
-        self.result.taken(rows)
+        let mut rows = self.result.taken(rows)?;
+        if let Some(correcting) = &self.correcting {
+            let written = conform(correcting.rows(), &self.result.schema)?;
+            rows.emitted.push(written);
+        }
+        Ok(rows)
     }
 
     fn pieces(&self, rows: &EpochRows, progress: &EpochProgress) -> Result<Vec<Piece>> {
-        self.result.pieces(rows, progress)
+        self.result.pieces(rows, progress, self.correcting.as_ref())
     }
 
     fn restore(&self, restored: &Restored) -> Result<()> {
@@ -489,7 +577,8 @@ impl EpochSink for Refreshing {
     }
 
     async fn commit(&self, rows: EpochRows, progress: EpochProgress) -> Result<()> {
-        let progress = self.result.commit(rows, progress)?;
+        let correcting = self.correcting.as_ref();
+        let progress = self.result.commit(rows, progress, correcting)?;
         let next = progress.epoch.saturating_add(1);
         self.records
             .lock()

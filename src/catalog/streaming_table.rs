@@ -14,6 +14,8 @@ use futures::TryStreamExt;
 use tokio::sync::OwnedMutexGuard;
 use tokio::sync::watch;
 
+use super::audit::Correction;
+use super::correcting::{Corrected, Correcting};
 use super::definition::Definition;
 use super::refused_table::RefusedTable;
 use super::replace_table::ReplaceTable;
@@ -41,6 +43,8 @@ pub struct StreamingTable {
     location: Option<String>,
     definition: Definition,
     run: Arc<tokio::sync::Mutex<RunState>>,
+    /// Held by who looks for corrections, until they are written.
+    correcting: Arc<tokio::sync::Mutex<()>>,
     result: Arc<TableResult>,
     checkpoint: Option<Arc<Checkpoint>>,
     /// Why it cannot be used, if its checkpoint is damaged.
@@ -128,6 +132,7 @@ impl StreamingTable {
             location,
             definition,
             run: Arc::default(),
+            correcting: Arc::default(),
             result: Arc::new(result),
             checkpoint: None,
             damage: None,
@@ -194,6 +199,7 @@ impl StreamingTable {
             location: self.location.clone(),
             definition,
             run: Arc::clone(&self.run),
+            correcting: Arc::clone(&self.correcting),
             result: Arc::clone(&self.result),
             checkpoint: self.checkpoint.clone(),
             damage: self.damage.clone(),
@@ -258,6 +264,11 @@ impl StreamingTable {
     /// Name of the table of the rows that it does not count; none where they are not kept.
     pub fn late_name(&self) -> Option<&TableReference> {
         self.definition.late.as_ref().map(|late| &late.name)
+    }
+
+    /// The rows that it did not count, with the name of their table; none where they are not kept.
+    pub fn late_log(&self) -> Option<(&TableReference, Arc<AppendLog>)> {
+        self.late_name().zip(self.result.late.clone())
     }
 
     /// The rows that it did not count, as a table; none where they are not kept.
@@ -426,7 +437,7 @@ impl StreamingTable {
         state: &SessionState,
         unbounded: &UnboundedTables,
     ) -> Result<Vec<EpochProgress>> {
-        self.run(state, unbounded, None).await
+        self.run(state, unbounded, None, None).await
     }
 
     /// Reads what has arrived, in epochs, until the query is told to stop; where nothing has arrived no epoch
@@ -440,7 +451,8 @@ impl StreamingTable {
         unbounded: &UnboundedTables,
         orders: Orders,
     ) -> Result<()> {
-        self.run(state, unbounded, Some(orders)).await.map(|_| ())
+        let run = self.run(state, unbounded, Some(orders), None);
+        run.await.map(|_| ())
     }
 
     /// Refuses to start a query that could not run.
@@ -488,16 +500,87 @@ impl StreamingTable {
         planned.map_err(without_place)
     }
 
+    /// Its query before it is analyzed, for a batch of the same text.
+    ///
+    /// # Errors
+    /// - those of [`refresh`](Self::refresh) before the first epoch
+    pub(super) async fn unanalyzed(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<(LogicalPlan, SessionState)> {
+        self.planned(state, unbounded).await?;
+        self.definition.unanalyzed(state, unbounded).await
+    }
+
+    /// Writes over its result what `correct()` says, in an epoch of its own that reads nothing; returns what was
+    /// written. Refreshes may run meanwhile: they do not change what has closed.
+    ///
+    /// # Errors
+    /// - `CORRECTION_UNSUPPORTED`: its rows are replaced as a whole, or have left for where they are final
+    /// - those of `correct()`, and of an epoch; then nothing was written
+    pub async fn correct(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<RecordBatch> {
+        self.may_be_corrected()?;
+        let _correcting = self.correcting.lock().await;
+        let context = Arc::new(TaskContext::from(state));
+        let correction = Correction::find(self, state, unbounded, &context).await?;
+        let written = correction.to_rows()?;
+        let seen = self.corrected().map_or(0, |seen| seen.late_rows);
+        if !correction.is_empty() || correction.late_rows > seen {
+            let correcting = Correcting::new(correction, &self.result)?;
+            self.run(state, unbounded, None, Some(correcting)).await?;
+        }
+        Ok(written)
+    }
+
+    /// Refuses to correct what is not kept by the table, or needs no correction.
+    fn may_be_corrected(&self) -> Result<()> {
+        let (reason, hint) = match (&self.result.rows, self.definition.mode) {
+            (Rows::Sink { .. }, _) => (
+                "its rows have left for a sink or for files, which are final",
+                "SELECT * FROM correct('name') gives the rows to write over where they are",
+            ),
+            (_, OutputMode::Complete) => (
+                "in complete mode every epoch replaces all rows, and none is late",
+                "leave it as it is",
+            ),
+            _ => return Ok(()),
+        };
+        let message = format!("{} cannot be corrected: {reason}.", self.bare_name);
+        let refusal = Refusal::new("CORRECTION_UNSUPPORTED", "0A000", message);
+        Err(refusal.hint(hint.replace("name", &self.bare_name)).into())
+    }
+
+    /// Number of the first row of its result that is kept; none where rows are replaced, or have left.
+    pub(super) fn first_row(&self) -> Option<u64> {
+        match &self.result.rows {
+            Rows::Append(log) => Some(log.base()),
+            Rows::Replace(_) | Rows::Sink { .. } => None,
+        }
+    }
+
+    /// What the last correction of its result had seen; none if there was no correction.
+    pub(super) fn corrected(&self) -> Option<Corrected> {
+        self.result.corrected()
+    }
+
     async fn run(
         &self,
         state: &SessionState,
         unbounded: &UnboundedTables,
         orders: Option<Orders>,
+        correcting: Option<Correcting>,
     ) -> Result<Vec<EpochProgress>> {
         let (plan, state) = self.planned(state, unbounded).await?;
         let settings = crate::config::options(state.config_options());
         let plan = state.create_physical_plan(&plan).await?;
-        let sink = Arc::new(Refreshing::new(Arc::clone(&self.result)));
+        let reads = correcting.is_none();
+        let sink = Refreshing::new(Arc::clone(&self.result)).correcting(correcting);
+        let sink = Arc::new(sink);
         let attached = Attached {
             run: Arc::clone(&self.run),
             sink: Arc::clone(&sink) as Arc<dyn EpochSink>,
@@ -509,6 +592,7 @@ impl StreamingTable {
             checkpoint: self.checkpoint.clone(),
             may_lose: settings.accept_loss,
             orders,
+            reads,
         };
         let mut config = state.config().clone();
         if attached.orders.is_some() {
@@ -525,7 +609,10 @@ impl StreamingTable {
 }
 
 /// The table of a resolved name.
-async fn provider_of(state: &SessionState, name: &str) -> Option<Arc<dyn TableProvider>> {
+pub(super) async fn provider_of(
+    state: &SessionState,
+    name: &str,
+) -> Option<Arc<dyn TableProvider>> {
     let name = TableReference::parse_str(name);
     let schema = state.schema_for_ref(name.clone()).ok()?;
     schema.table(name.table()).await.ok().flatten()

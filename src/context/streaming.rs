@@ -41,6 +41,13 @@ impl StreamContext {
                 self.stop_query(&name).await?;
                 self.nothing()
             }
+            StreamingStatement::Correct { name } => {
+                let table = self.streaming_table(&name)?;
+                let corrected = table
+                    .correct(&self.session.state(), &self.unbounded)
+                    .await?;
+                self.session.read_batch(corrected)
+            }
             StreamingStatement::Explain(name) => {
                 let table = self.streaming_table(&name)?;
                 let status = self.started.status(table.name());

@@ -24,13 +24,14 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::logical_expr::{
-    Expr, Extension, LogicalPlan, LogicalPlanBuilder, Union, lit, try_cast,
+    Expr, Extension, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Union, lit, try_cast,
 };
 
 use super::aggregate::StreamAggregate;
 use super::deduplicate::StreamDeduplicate;
 use super::group_time::TimeValue;
 use super::marks::marks;
+use super::row_number::RowNumber;
 use super::watermark::Watermark;
 use crate::config::{arrow_unit, unit_of};
 use crate::error::Refusal;
@@ -41,6 +42,9 @@ const ROW: &str = "__tidegate_row";
 
 /// Field of a carried row that holds its event time again, in the unit and zone of the table of rows.
 pub const EVENT_TIME: &str = "__tidegate_event_time";
+
+/// Field of a carried row that holds its number, where a join may copy it: a row is kept once.
+pub const NUMBER: &str = "__tidegate_number";
 
 /// What stands behind the clause's columns in a table of rows that were not counted: names of its columns.
 pub const ASIDE: [&str; 7] = [
@@ -106,12 +110,16 @@ struct Whole {
     /// Type of the event time in the table.
     event_time: DataType,
     unit: TimeUnit,
+    /// What numbers rows, where a join may copy them.
+    number: Option<Arc<ScalarUDF>>,
 }
 
 impl Whole {
     fn of(plan: &LogicalPlan) -> Result<Self> {
         let (mut fields, mut times, mut unit) = (Vec::new(), Vec::new(), Unit::Second);
+        let mut copies = false;
         plan.apply(|node| {
+            copies |= matches!(node, LogicalPlan::Join(_));
             let LogicalPlan::Extension(Extension { node }) = node else {
                 return Ok(TreeNodeRecursion::Continue);
             };
@@ -139,6 +147,7 @@ impl Whole {
             fields,
             event_time: DataType::Timestamp(unit, zone.flatten()),
             unit,
+            number: copies.then(|| Arc::new(ScalarUDF::from(RowNumber::new()))),
         })
     }
 
@@ -243,6 +252,9 @@ impl Whole {
             lit(EVENT_TIME),
             try_cast(event_time, self.event_time.clone()),
         ]);
+        if let Some(number) = &self.number {
+            parts.extend([lit(NUMBER), number.call(vec![])]);
+        }
         let columns = schema.iter().map(|field| Expr::Column(Column::from(field)));
         let columns = columns.chain([named_struct(parts).alias(ROW)]);
         let plan = LogicalPlanBuilder::from(extension(clause.clone()))
@@ -288,7 +300,8 @@ fn add_fields(fields: &mut Vec<Field>, clause: &Watermark) -> Result<()> {
     let mut names = HashSet::new();
     for field in clause.input.schema().fields() {
         let name = field.name();
-        let of_ours = ASIDE.contains(&name.as_str()) || name == EVENT_TIME;
+        let of_ours =
+            ASIDE.contains(&name.as_str()) || [EVENT_TIME, NUMBER].contains(&name.as_str());
         let known = fields.iter().find(|one| one.name() == name);
         let other = known.is_some_and(|one| one.data_type() != field.data_type());
         let new = known.is_none();

@@ -24,6 +24,7 @@ mod initial_order;
 mod keep;
 mod marks;
 mod query;
+mod row_number;
 mod scan;
 mod time_window;
 mod watermark;
@@ -31,7 +32,7 @@ mod windows;
 
 pub use aggregate::StreamAggregate;
 pub use analyze::{StreamAnalyzer, analyze, without_places};
-pub use carry::{ASIDE, Carrying, EVENT_TIME, carry_rows};
+pub use carry::{ASIDE, Carrying, EVENT_TIME, NUMBER, carry_rows};
 pub use deduplicate::StreamDeduplicate;
 pub use group_columns::{group_columns, null_or_left_out};
 pub use group_time::{Bin, GroupTime, TimeValue};

@@ -197,7 +197,8 @@ impl Assigner {
         }
         self.fates.add(assigned.fates);
         if let Some(aside) = &self.aside {
-            let left = self.left(&assigned, &times, timed.as_ref().unwrap_or(&times));
+            let mut left = self.left(&assigned, &times, timed.as_ref().unwrap_or(&times));
+            left.extend(self.missed(&assigned, &times));
             aside.put(&batch, &left, tick_unit(values.data_type()))?;
         }
         let batch = needed(batch)?;
@@ -237,6 +238,28 @@ impl Assigner {
             }
         });
         left.collect()
+    }
+
+    /// The rows that stay and come too late for some of their windows.
+    fn missed(&self, assigned: &Assigned, times: &Int64Array) -> Vec<Left> {
+        let Assignment::Windows(shape) = self.info.assignment else {
+            return Vec::new();
+        };
+        if !shape.hops() || matches!(self.closed, Closed::None) || self.info.gate.counts_late {
+            return Vec::new();
+        }
+        let stays = |row: usize| assigned.stays.as_ref().is_none_or(|stays| stays.value(row));
+        let rows = (0..times.len()).filter(|row| times.is_valid(*row) && stays(*row));
+        let missed = rows.filter_map(|row| {
+            let windows = shape.windows(shape.slice(times.value(row))?);
+            let newest = windows.filter(|begin| self.closed.contains(*begin)).max()?;
+            Some(Left {
+                row,
+                reason: Reason::Missed,
+                window: (Some(newest), newest.checked_add(shape.size())),
+            })
+        });
+        missed.collect()
     }
 
     /// The newest window of a time, as far as its bounds are known; none if it can have none.

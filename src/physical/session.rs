@@ -263,8 +263,8 @@ impl SessionInfo {
                 None => fates.accepted += 1,
                 Some(Reason::Late) => fates.late += 1,
                 Some(Reason::Null) => fates.null += 1,
-                // Guarded rows have left at their clause.
-                Some(Reason::Rejected | Reason::Guarded) => fates.rejected += 1,
+                // Guarded rows have left at their clause, and a row has one session.
+                Some(Reason::Rejected | Reason::Guarded | Reason::Missed) => fates.rejected += 1,
             }
             stay += usize::from(reason.is_none());
             stays.append(reason.is_none());

@@ -141,6 +141,8 @@ pub struct Attached {
     /// What the query was told that the run is one of; none for a run that was asked for by itself. With
     /// them an epoch runs only where something has arrived, and none begins when the query is to stop.
     pub orders: Option<Orders>,
+    /// Whether the run reads its sources; else it is one epoch without input.
+    pub reads: bool,
 }
 
 impl Attached {

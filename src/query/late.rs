@@ -7,23 +7,26 @@
 //!
 //! - `_watermark` is the one that the epoch began with, by which its rows are judged; `_late_by` is how far the
 //!   event time is behind it. Both are null before there is a watermark, and `_late_by` without an event time.
+//! - A row that a join has copied is there once, however many copies were left out.
+//! - A row that counts in newer windows only is there too, as `missed`: with the newest of those that lack it.
 //! - `_window_start` and `_window_end` are the bounds of the newest window that the row is in, of a session its own
 //!   stretch `[ts, ts + gap)`: for a late row all of them had closed. They are null where there is none, and the
 //!   end is where windows are what a function of the event time returns.
 //! - Times are in the finest unit of the query's event times and windows; what that unit cannot hold is null.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, StructArray, UInt64Array,
-    new_null_array,
+    ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray, StructArray,
+    UInt64Array, new_null_array,
 };
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use datafusion::arrow::compute::{cast, filter_record_batch};
+use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef, UInt64Type};
 use datafusion::common::{Result, internal_datafusion_err, internal_err};
 
 use crate::config::unit_of;
-use crate::logical::{ASIDE, EVENT_TIME};
+use crate::logical::{ASIDE, EVENT_TIME, NUMBER};
 use crate::state::SetAside;
 use crate::time::{Instant, Unit};
 
@@ -37,10 +40,30 @@ pub(super) fn late_rows(
     watermark: Option<Instant>,
     schema: &SchemaRef,
 ) -> Result<Vec<RecordBatch>> {
-    aside
+    let mut seen = HashSet::new();
+    let batches = aside.iter().map(|rows| {
+        let batch = late_batch(rows, epoch, watermark, schema)?;
+        once(rows, batch, &mut seen)
+    });
+    batches.collect()
+}
+
+/// The rows of a batch that are not copies of one that the operator has left out already.
+fn once<'a>(
+    aside: &'a SetAside,
+    batch: RecordBatch,
+    seen: &mut HashSet<(&'a str, u64)>,
+) -> Result<RecordBatch> {
+    let numbers = aside.rows.as_struct_opt();
+    let numbers = numbers.and_then(|rows| rows.column_by_name(NUMBER));
+    let Some(numbers) = numbers.and_then(|column| column.as_primitive_opt::<UInt64Type>()) else {
+        return Ok(batch);
+    };
+    let new = numbers
+        .values()
         .iter()
-        .map(|rows| late_batch(rows, epoch, watermark, schema))
-        .collect()
+        .map(|number| Some(seen.insert((aside.operator.as_str(), *number))));
+    Ok(filter_record_batch(&batch, &new.collect::<BooleanArray>())?)
 }
 
 fn late_batch(

@@ -101,7 +101,10 @@ impl Run {
             let mut watch = Stopwatch::start(state.began);
             // In complete mode it must be known before whether the epoch is the last one.
             let feeds = self.mode != OutputMode::Complete;
-            let mut taken = take(state, &uses, feeds, &env).await?;
+            let mut taken = match self.reads() {
+                true => take(state, &uses, feeds, &env).await?,
+                false => Vec::new(),
+            };
             watch.phases.read = watch.lap();
             if idle_epoch
                 || taken.iter().any(Taken::is_something)
@@ -144,6 +147,14 @@ impl Run {
     /// What the clock says, in milliseconds since 1970.
     fn now_ms(&self) -> i64 {
         now_ms(self.context.session_config())
+    }
+
+    /// Whether sources are read.
+    fn reads(&self) -> bool {
+        match &self.output {
+            Output::Table(table) => table.reads,
+            Output::Reader(_) => true,
+        }
     }
 
     /// Refuses a source that cannot give rows again where a checkpoint counts on it.

@@ -7,7 +7,7 @@
 #[rustfmt::skip]
 pub(crate) const KEYWORDS: &[&str] = &[
     "ALL", "ALTER", "ANALYZE", "AND", "ANTI", "ANY", "AS", "ASC", "BETWEEN", "BIGINT",
-    "BOOLEAN", "BY", "CASE", "CAST", "COLUMN", "COPY", "CREATE", "CROSS", "CUBE", "DATABASE",
+    "BOOLEAN", "BY", "CASE", "CAST", "COLUMN", "COPY", "CORRECT", "CREATE", "CROSS", "CUBE", "DATABASE",
     "DATE", "DECIMAL", "DEFAULT", "DELAY", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DOUBLE",
     "DROP", "ELSE", "END", "EVERY", "EXCEPT", "EXCLUDE", "EXECUTE", "EXISTS", "EXPLAIN",
     "EXTERNAL", "EXTRACT", "FALSE", "FILTER", "FLOAT", "FOLLOWING", "FROM", "FULL", "FUNCTION",

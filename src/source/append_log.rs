@@ -12,13 +12,17 @@
 //! - `base <= rows`, and `rows` never falls: both change under the lock of the rows.
 //! - Rows of one append become visible together, after [`Keep`] has made them durable.
 //! - Marks ([`advance`](AppendLog::advance)) stand between rows, and are kept in memory only.
+//! - Rows that were written over are hidden: who looks at the log does not see them, who reads it as a stream does, and
+//!   then those in their place.
 //! - Writers wait for each other; readers wait for no writer that is making rows durable.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{BooleanArray, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use tokio::sync::watch;
@@ -89,6 +93,8 @@ struct Inner {
     arrivals: Arrivals,
     /// What was said of the event time without a row.
     marks: Marks,
+    /// Numbers of rows that others have been written over.
+    hidden: BTreeSet<u64>,
 }
 
 /// Rows that were asked for and have been removed.
@@ -206,6 +212,15 @@ impl AppendLog {
     /// - a batch has another schema, or a null where the schema has none
     /// - those of [`Keep`]; then no row was added
     pub fn append(&self, batches: &[RecordBatch]) -> Result<()> {
+        self.append_over(batches, &[])
+    }
+
+    /// Adds rows at the end, in the place of rows of these numbers: they are hidden at the same moment. What is hidden
+    /// is not made durable here ([`hide`](Self::hide)).
+    ///
+    /// # Errors
+    /// - those of [`append`](Self::append); then nothing is hidden
+    pub fn append_over(&self, batches: &[RecordBatch], hidden: &[u64]) -> Result<()> {
         let mut cut = Vec::new();
         for batch in batches {
             let batch = conform(batch, &self.schema)?;
@@ -213,6 +228,7 @@ impl AppendLog {
             cut.extend(starts.map(|at| batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))));
         }
         if cut.is_empty() {
+            self.hide(hidden);
             return Ok(());
         }
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,6 +237,7 @@ impl AppendLog {
             keep.keep(self.rows(), &cut, arrived)?;
         }
         let mut inner = self.inner_mut();
+        inner.hidden.extend(hidden);
         for batch in cut {
             let start = inner.rows;
             inner.rows += batch.num_rows() as u64;
@@ -336,11 +353,40 @@ impl AppendLog {
         inner.base = inner.starts.first().copied().unwrap_or(inner.rows);
         let base = inner.base;
         inner.arrivals.forget(base);
+        inner.hidden = inner.hidden.split_off(&base);
     }
 
-    /// All rows that are kept.
+    /// All rows that are kept and not hidden.
     pub fn snapshot(&self) -> Vec<RecordBatch> {
-        self.inner().batches.clone()
+        let inner = self.inner();
+        if inner.hidden.is_empty() {
+            return inner.batches.clone();
+        }
+        let numbered = inner.batches.iter().zip(&inner.starts);
+        numbered
+            .map(|(batch, start)| without(batch, *start, &inner.hidden))
+            .collect()
+    }
+
+    /// All rows that are kept, in batches with the number of the first row of each; the hidden ones too.
+    pub fn numbered(&self) -> Vec<(u64, RecordBatch)> {
+        let inner = self.inner();
+        let numbered = inner
+            .starts
+            .iter()
+            .copied()
+            .zip(inner.batches.iter().cloned());
+        numbered.collect()
+    }
+
+    /// Hides rows of these numbers: others have been written over them.
+    pub fn hide(&self, rows: &[u64]) {
+        self.inner_mut().hidden.extend(rows);
+    }
+
+    /// Whether a row is hidden.
+    pub fn is_hidden(&self, row: u64) -> bool {
+        self.inner().hidden.contains(&row)
     }
 
     /// The rows from one number to another, as far as they are kept.
@@ -388,6 +434,17 @@ impl AppendLog {
             batch.slice(offset, batch.num_rows() - offset)
         }))
     }
+}
+
+/// A batch without its hidden rows; `start` is the number of its first row.
+fn without(batch: &RecordBatch, start: u64, hidden: &BTreeSet<u64>) -> RecordBatch {
+    let numbers = start..start.saturating_add(batch.num_rows() as u64);
+    if hidden.range(numbers.clone()).next().is_none() {
+        return batch.clone();
+    }
+    let shown: BooleanArray = numbers.map(|row| Some(!hidden.contains(&row))).collect();
+    // The mask is as long as the batch: filtering cannot fail.
+    filter_record_batch(batch, &shown).unwrap_or_else(|_| batch.clone())
 }
 
 /// The rows behind the first `skip`.

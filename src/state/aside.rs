@@ -11,6 +11,8 @@ use crate::time::Unit;
 pub enum Reason {
     /// Every window of it had closed before its epoch began.
     Late,
+    /// Windows of it had closed before its epoch began, and it counts in newer ones: of hopping windows.
+    Missed,
     /// It has no event time.
     Null,
     /// It can have no window: the gap is null or not above zero, or the bounds are outside the type.
@@ -24,6 +26,7 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Reason::Late => "late",
+            Reason::Missed => "missed",
             Reason::Null => "null",
             Reason::Rejected => "rejected",
             Reason::Guarded => "guarded",

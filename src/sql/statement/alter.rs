@@ -1,4 +1,4 @@
-//! `ALTER STREAMING TABLE name START [EVERY INTERVAL …]` and `… STOP`.
+//! `ALTER STREAMING TABLE name START [EVERY INTERVAL …]`, `… STOP` and `… CORRECT`.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use crate::sql::interval::{SpanError, parse_span};
 use crate::sql::tokens::is;
 
 /// What may stand behind the name.
-const FORMS: &str =
-    "write START, START EVERY INTERVAL 10 SECONDS, or STOP behind ALTER STREAMING TABLE name";
+const FORMS: &str = "write START, START EVERY INTERVAL 10 SECONDS, STOP, or CORRECT behind ALTER STREAMING TABLE name";
 
 /// Reads what follows `ALTER STREAMING TABLE`.
 pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<StreamingStatement, Refusal> {
@@ -24,8 +23,10 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<StreamingStatement, Refus
         StreamingStatement::Start { name, every }
     } else if cursor.take(&["STOP"]) {
         StreamingStatement::Stop { name }
+    } else if cursor.take(&["CORRECT"]) {
+        StreamingStatement::Correct { name }
     } else {
-        return Err(cursor.wrong("START or STOP must follow the name.", FORMS));
+        return Err(cursor.wrong("START, STOP or CORRECT must follow the name.", FORMS));
     };
     cursor.end(FORMS)?;
     Ok(statement)

@@ -11,6 +11,7 @@
 //! REFRESH STREAMING TABLE name [FULL]
 //! ALTER STREAMING TABLE name START [EVERY INTERVAL length]
 //! ALTER STREAMING TABLE name STOP
+//! ALTER STREAMING TABLE name CORRECT
 //! DROP STREAMING TABLE [IF EXISTS] name
 //! SHOW STREAMING TABLES
 //! DESCRIBE [STREAMING TABLE] name
@@ -60,6 +61,11 @@ pub enum StreamingStatement {
     },
     /// Refreshes one no longer.
     Stop {
+        /// Its name.
+        name: TableReference,
+    },
+    /// Writes over the result of one what has come late since.
+    Correct {
         /// Its name.
         name: TableReference,
     },

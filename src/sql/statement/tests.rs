@@ -308,15 +308,15 @@ fn mistakes_behind_refresh_and_alter_are_named_at_their_place() {
         REFRESH STREAMING TABLE x ^FULLY     | Nothing is expected here  | end the statement
         REFRESH STREAMING TABLE x FULL ^FULL | Nothing is expected here  | end the statement
         ALTER STREAMING ^TABLE               | name of a streaming table | STREAMING TABLE name
-        ALTER STREAMING TABLE ^x             | START or STOP must follow | START EVERY INTERVAL
+        ALTER STREAMING TABLE ^x             | START, STOP or CORRECT must follow | START EVERY INTERVAL
         ",
     );
     check(
         SYNTAX,
         "ALTER STREAMING TABLE x …",
         r"
-        \n^RENAME TO y                | START or STOP must follow          | write START, START EVERY
-        STOP ^NOW                     | Nothing is expected here: NOW      | or STOP
+        \n^RENAME TO y                | START, STOP or CORRECT must follow | write START, START EVERY
+        STOP ^NOW                     | Nothing is expected here: NOW      | or CORRECT
         START ^INTERVAL 1 HOUR        | Nothing is expected here: INTERVAL | START EVERY INTERVAL
         START ^EVERY                  | takes an INTERVAL                  | START EVERY INTERVAL
         START EVERY ^'1 hour'         | takes an INTERVAL                  | START EVERY INTERVAL
