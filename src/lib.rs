@@ -82,6 +82,10 @@ pub mod sql;
 pub mod state;
 pub mod time;
 
+#[cfg(test)]
+#[path = "../sql-tests/support/splitmix.rs"]
+mod splitmix;
+
 /// What most programs need.
 pub mod prelude {
     pub use crate::context::StreamContext;

@@ -87,7 +87,7 @@ impl Format {
 
 /// Writes rows as so many files, each a run of them, whose times of modification are in a random order.
 pub(super) fn scatter(dir: &Path, rows: &RecordBatch, files: usize, format: Format, seed: u64) {
-    println!("seed {seed}");
+    eprintln!("seed {seed}");
     fs::create_dir_all(dir).unwrap();
     let mut numbers = SplitMix(seed);
     let mut order: Vec<u64> = (0..files as u64).collect();

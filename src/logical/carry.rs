@@ -75,7 +75,8 @@ pub struct Carrying {
 pub fn carry_rows(plan: LogicalPlan, guarded: bool) -> Result<Carrying> {
     let whole = Whole::of(&plan)?;
     let carried = plan.transform_down(|node| whole.keep(node))?;
-    if !carried.transformed && !(guarded && whole.has_clause()) {
+    let gives_rows = carried.transformed || guarded && whole.has_clause();
+    if !gives_rows {
         return Err(Refusal::new(
             "LATE_ROWS_WITHOUT_OPERATOR",
             "42616",

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::time::{Closed, Instant};
 
-#[path = "../../../sql-tests/support/splitmix.rs"]
-mod splitmix;
-
-use splitmix::SplitMix;
+use crate::splitmix::SplitMix;
 
 fn below(random: &mut SplitMix, limit: u64) -> u64 {
     random.next() % limit

@@ -1,8 +1,5 @@
-#[path = "../../../../sql-tests/support/splitmix.rs"]
-mod splitmix;
-
-use self::splitmix::SplitMix;
 use super::*;
+use crate::splitmix::SplitMix;
 
 fn below(numbers: &mut SplitMix, most: u64) -> u64 {
     numbers.next() % most
