@@ -208,7 +208,7 @@ async fn a_late_row_says_what_it_missed() {
     ));
     let text = picture.to_text(80, false);
     assert!(
-        text.contains("windows of 1 hour, delay 1 hour · 2 rows · 1 late row, by up to 1 h 30 min")
+        text.contains("windows of 1 hour, delay 1 hour · 2 rows · 1 late row, missed by up to 1 h 30 min")
     );
 }
 

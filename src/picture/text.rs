@@ -126,7 +126,7 @@ impl Picture {
         }
         lines.extend(wrap(&heading, width, Ink::Bold));
         for ((begin, end), rows, by) in missed.into_iter().take(MISSED) {
-            let text = format!("{:>5} late, by up to {}", grouped(rows), short(by));
+            let text = format!("{:>5} late, missed by up to {}", grouped(rows), short(by));
             let mut line = Line::of("  ", Ink::Plain).with(&stretch(begin, end), Ink::Plain);
             if line.len() + 1 + text.len() > width {
                 lines.push(line);

@@ -83,7 +83,7 @@ pub(super) fn verdict(picture: &Picture) -> String {
     }
     let rows = counted(late.counted, "late row");
     match late.by {
-        Some(by) => format!("{rows}, by up to {}", short(by)),
+        Some(by) => format!("{rows}, missed by up to {}", short(by)),
         None => rows,
     }
 }

@@ -65,14 +65,14 @@ fn tables(picture: &Picture) -> String {
         .collect();
     let mut text = String::from("<div class=\"tables\">\n");
     if !windows.is_empty() {
-        let heads = [("window", false), ("late rows", true), ("by up to", true)];
+        let heads = [("window", false), ("late rows", true), ("missed by up to", true)];
         text.push_str(&table("Windows that missed rows", heads, &windows));
     }
     let heads = [
         ("event time", false),
         ("epoch", true),
         ("watermark", false),
-        ("late by", true),
+        ("missed by", true),
     ];
     text.push_str(&table("Late rows, the latest first", heads, &rows));
     text.push_str("</div>\n");

@@ -33,7 +33,7 @@ fn late_rows_and_the_staircase_are_drawn() {
     let text = steady(20).to_text(80, false);
     println!("{text}");
     assert!(text.contains('×') && text.contains('┘') && text.contains('┌'));
-    assert!(text.contains("20 late rows, by up to 2 h"));
+    assert!(text.contains("20 late rows, missed by up to 2 h"));
     assert!(text.contains("3 open windows with "));
 }
 
