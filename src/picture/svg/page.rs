@@ -65,7 +65,11 @@ fn tables(picture: &Picture) -> String {
         .collect();
     let mut text = String::from("<div class=\"tables\">\n");
     if !windows.is_empty() {
-        let heads = [("window", false), ("late rows", true), ("missed by up to", true)];
+        let heads = [
+            ("window", false),
+            ("late rows", true),
+            ("missed by up to", true),
+        ];
         text.push_str(&table("Windows that missed rows", heads, &windows));
     }
     let heads = [
