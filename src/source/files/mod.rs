@@ -5,7 +5,7 @@
 //! 3. [`open`]: one file as a stream of batches, read by DataFusion's own readers. Compression is
 //!    told by the name; CSV columns are found by the names in the file's header.
 //! 4. [`lines`]: when a file cannot be read, which line is at fault, and what is left without it.
-//! 5. [`snapshot`]: the files that are there first, where they are read in the order of event time; [`whole`]: one
+//! 5. [`mod@snapshot`]: the files that are there first, where they are read in the order of event time; [`whole`]: one
 //!    of them.
 //!
 //! # What a writer must do
