@@ -1,10 +1,9 @@
-//! What a streaming table is: its query, checked, and its options.
+//! What a streaming table is: its query, checked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::config::ExtensionOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference};
 use datafusion::execution::SessionState;
@@ -13,121 +12,16 @@ use datafusion::sql::parser::Statement;
 
 use super::audit::{Shape, shape_of};
 use super::replace_table::ReplaceTable;
+use super::table_options::TableOptions;
 use super::unbounded::UnboundedTables;
-use crate::config::{InitialOrder, OutputMode, TidegateOptions, rebuilt, shown_columns};
+use crate::config::{InitialOrder, OutputMode, shown_columns};
 use crate::error::Refusal;
 use crate::logical::{
     StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, null_or_left_out,
     stream_scan, stream_scans,
 };
 use crate::source::{can_be_ordered, cannot_be_ordered};
-use crate::sql::{CreateStreamingTable, RETAIN, Target, parse_retain};
-
-/// Options of `WITH (…)`: they take the place of the session's settings for this table.
-#[derive(Debug, Clone, Default)]
-pub struct TableOptions(Vec<(String, String)>);
-
-/// The options there are: settings of the session under the same names.
-const OPTIONS: [&str; 15] = [
-    "output_mode",
-    "multiple_watermark_policy",
-    "max_rows_per_epoch",
-    "max_files_per_epoch",
-    "epoch_by",
-    "initial_order",
-    "on_bad_record",
-    "checkpoints_kept",
-    "accept_loss",
-    SINK,
-    RETAIN,
-    LATE_ROWS,
-    "poll_interval",
-    "max_future",
-    "idle_timeout",
-];
-
-/// The option that names the table of rows that are not counted; it is no setting of a session.
-const LATE_ROWS: &str = "late_rows";
-
-/// The option that names a sink of the application; it is no setting of a session.
-const SINK: &str = "sink";
-
-impl TableOptions {
-    /// Checks names; values are checked when they are used.
-    ///
-    /// # Errors
-    /// - an unknown name
-    pub fn try_new(options: Vec<(String, String)>) -> Result<Self> {
-        for (key, _) in &options {
-            if !OPTIONS.contains(&key.as_str()) {
-                return Err(Refusal::new(
-                    "INVALID_STREAM_OPTION",
-                    "42616",
-                    format!("A streaming table has no option '{key}'."),
-                )
-                .hint(format!("the options are {}", OPTIONS.join(", ")))
-                .into());
-            }
-        }
-        Ok(Self(options))
-    }
-
-    /// The sink of the application that rows go to, if they do.
-    pub fn sink(&self) -> Option<&str> {
-        let named = self.0.iter().find(|(key, _)| key == SINK);
-        named.map(|(_, name)| name.as_str())
-    }
-
-    /// How long rows of the result are kept, if not for good.
-    ///
-    /// # Errors
-    /// - a value that is no length of time, or not longer than zero
-    pub fn retain(&self) -> Result<Option<Duration>> {
-        let named = self.0.iter().find(|(key, _)| key == RETAIN);
-        let retain = named.map(|(_, text)| parse_retain(text, None));
-        Ok(retain.transpose()?)
-    }
-
-    /// The table that rows which are not counted go to, if they are kept.
-    ///
-    /// # Errors
-    /// - a value that is no name
-    pub fn late_rows(&self) -> Result<Option<TableReference>> {
-        let Some((_, name)) = self.0.iter().find(|(key, _)| key == LATE_ROWS) else {
-            return Ok(None);
-        };
-        match TableReference::parse_str(name) {
-            reference if !reference.table().is_empty() => Ok(Some(reference)),
-            _ => Err(Refusal::new(
-                "INVALID_STREAM_OPTION",
-                "42616",
-                format!("late_rows takes the name of a table, not '{name}'."),
-            )
-            .hint("write late_rows = 'orders_late'")
-            .into()),
-        }
-    }
-
-    /// A session's state with these options as its settings.
-    ///
-    /// # Errors
-    /// - a value that the setting cannot take
-    pub fn apply(&self, state: &SessionState) -> Result<SessionState> {
-        let mut config = state.config().clone();
-        // What an ad-hoc query emits, and where its epochs end, is no one else's business.
-        let mut settings = TidegateOptions {
-            output_mode: OutputMode::default(),
-            epoch_by: String::new(),
-            ..crate::config::options(config.options())
-        };
-        let is_setting = |key: &str| ![SINK, RETAIN, LATE_ROWS].contains(&key);
-        for (key, value) in self.0.iter().filter(|(key, _)| is_setting(key)) {
-            settings.set(key, value)?;
-        }
-        config.options_mut().extensions.insert(settings);
-        Ok(rebuilt(state.clone(), config).build())
-    }
-}
+use crate::sql::{CreateStreamingTable, Target};
 
 /// The table of rows that a query does not count.
 #[derive(Debug, Clone)]
@@ -241,15 +135,14 @@ impl Definition {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        let mut options = (self.options.0.clone(), create.options.clone());
-        options.0.sort();
-        options.1.sort();
+        let mut options = create.options.clone();
+        options.sort();
         let same_target = match (&self.target, &create.target) {
             (None, None) => true,
             (Some(one), Some(other)) => one.is_same(other),
             _ => false,
         };
-        words(&self.text) == words(&create.text) && options.0 == options.1 && same_target
+        words(&self.text) == words(&create.text) && self.options.sorted() == options && same_target
     }
 
     /// Refuses another query in the place of this one whose rows could not go on where its rows ended.
