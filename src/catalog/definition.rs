@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, TableReference};
+use datafusion::common::{ResolvedTableReference, Result, TableReference};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
 use datafusion::sql::parser::Statement;
@@ -98,9 +98,16 @@ impl Definition {
         epoch_column(&settings.epoch_by, &scans)?;
         replaced_sources(&scans)?;
         let late = match options.late_rows()? {
-            Some(name) => Some(late_rows(name, create, &plan, &state)?),
+            Some(name) => Some(late_rows(name, create, &plan, &state, &options)?),
             None => None,
         };
+        let own = late.iter().map(|late| late.name.to_string());
+        if own
+            .chain([table_of(create, &state).to_string()])
+            .any(|own| sources.contains(&own))
+        {
+            return Err(recursive().into());
+        }
         ordered_sources(settings.initial_order, &scans)?;
         let retain = options.retain()?;
         if retain.is_some() {
@@ -219,19 +226,48 @@ impl Definition {
             .into());
         }
         match &self.late {
-            Some(_) => {
-                let guarded = is_guarded(&state);
-                Ok((carry_rows(plan, guarded)?.plan, state))
+            Some(late) => {
+                // Whether anything is ever left out was asked when it was defined.
+                let carrying = carry_rows(plan, true)?;
+                if carrying.schema != late.schema {
+                    return Err(late_columns_changed(late, &carrying.schema).into());
+                }
+                Ok((carrying.plan, state))
             }
             None => Ok((plan, state)),
         }
     }
 }
 
-/// Whether clauses leave out event times of the future.
-fn is_guarded(state: &SessionState) -> bool {
-    let settings = crate::config::options(state.config_options());
-    settings.max_future.0.is_some()
+/// The resolved name of the table that a statement makes.
+fn table_of(create: &CreateStreamingTable, state: &SessionState) -> ResolvedTableReference {
+    let catalog = &state.config_options().catalog;
+    let name = create.name.clone();
+    name.resolve(&catalog.default_catalog, &catalog.default_schema)
+}
+
+/// The refusal of a table that would read what it writes.
+fn recursive() -> Refusal {
+    Refusal::new(
+        "RECURSIVE_STREAMING_TABLE",
+        "42P20",
+        "A streaming table cannot read itself, nor its late rows.",
+    )
+}
+
+/// The refusal of a query whose rows are others than those that were kept of it.
+fn late_columns_changed(late: &LateRows, now: &SchemaRef) -> Refusal {
+    Refusal::new(
+        "STREAMING_QUERY_CHANGED",
+        "42K0E",
+        format!(
+            "The columns of {} were {}, they are {}: a table or view that the query reads is another one.",
+            late.name,
+            shown_columns(late.schema.fields()),
+            shown_columns(now.fields())
+        ),
+    )
+    .hint("write CREATE OR REPLACE STREAMING TABLE")
 }
 
 /// The table of rows that a query does not count.
@@ -240,12 +276,9 @@ fn late_rows(
     create: &CreateStreamingTable,
     plan: &LogicalPlan,
     state: &SessionState,
+    options: &TableOptions,
 ) -> Result<LateRows> {
-    let catalog = &state.config_options().catalog;
-    let table = create
-        .name
-        .clone()
-        .resolve(&catalog.default_catalog, &catalog.default_schema);
+    let table = table_of(create, state);
     let late = name.resolve(&table.catalog, &table.schema);
     if late == table {
         return Err(Refusal::new(
@@ -258,7 +291,7 @@ fn late_rows(
     }
     Ok(LateRows {
         name: TableReference::full(late.catalog, late.schema, late.table),
-        schema: carry_rows(plan.clone(), is_guarded(state))?.schema,
+        schema: carry_rows(plan.clone(), options.guards())?.schema,
     })
 }
 

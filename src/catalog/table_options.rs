@@ -39,6 +39,14 @@ const LATE_ROWS: &str = "late_rows";
 /// The option that names a sink of the application; it is no setting of a session.
 const SINK: &str = "sink";
 
+/// Whether a text was read as a name of one to three parts, and not as one of any characters.
+fn is_name(text: &str, read: &TableReference) -> bool {
+    let odd = |c: char| c.is_whitespace() || c == '.' || c == '"';
+    let bare = matches!(read, TableReference::Bare { .. });
+    let quoted = text.trim().starts_with('"');
+    !read.table().is_empty() && (!bare || quoted || !read.table().contains(odd))
+}
+
 impl TableOptions {
     /// Checks names; values are checked when they are used.
     ///
@@ -72,6 +80,12 @@ impl TableOptions {
         named.map(|(_, name)| name.as_str())
     }
 
+    /// Whether event times of the future are left out, by these options alone: a session's settings may be others when
+    /// the table is opened again.
+    pub fn guards(&self) -> bool {
+        self.0.iter().any(|(key, _)| key == "max_future")
+    }
+
     /// How long rows of the result are kept, if not for good.
     ///
     /// # Errors
@@ -91,7 +105,7 @@ impl TableOptions {
             return Ok(None);
         };
         match TableReference::parse_str(name) {
-            reference if !reference.table().is_empty() => Ok(Some(reference)),
+            reference if is_name(name, &reference) => Ok(Some(reference)),
             _ => Err(Refusal::new(
                 "INVALID_STREAM_OPTION",
                 "42616",

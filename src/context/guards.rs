@@ -44,7 +44,7 @@ impl StreamContext {
     }
 
     /// Refuses to put something else in the place of the late rows of a streaming table.
-    fn refuse_if_late(&self, name: &TableReference, what: &str) -> Result<()> {
+    pub(super) fn refuse_if_late(&self, name: &TableReference, what: &str) -> Result<()> {
         match self.tables.owner_of_late(&self.resolve(name)) {
             None => Ok(()),
             Some(owner) => Err(Refusal::new(
@@ -82,6 +82,17 @@ impl StreamContext {
         let Some(late) = &definition.late else {
             return Ok(());
         };
+        let state = self.session.state();
+        if late.name.schema() == Some("information_schema") {
+            return Err(Refusal::new(
+                "INVALID_STREAM_OPTION",
+                "42616",
+                "late_rows: information_schema takes no tables.",
+            )
+            .hint("give late rows a table in a schema of yours")
+            .into());
+        }
+        state.schema_for_ref(late.name.clone())?;
         let owner = self.tables.owner_of_late(&late.name.to_string());
         if owner.is_some_and(|owner| owner.name() == table) {
             return Ok(());

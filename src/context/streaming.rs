@@ -87,6 +87,7 @@ impl StreamContext {
             }
             (Some(_), Existing::Refuse) => return Err(exists(&create.name)),
             (None, _) if self.session.table_exist(create.name.clone())? => {
+                self.refuse_if_late(&create.name, "replace")?;
                 return Err(exists(&create.name));
             }
             (None, Existing::Keep | Existing::Refresh | Existing::Refuse)
@@ -97,14 +98,6 @@ impl StreamContext {
             (Some(_) | None, _) => {}
         }
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
-        if definition.sources.contains(&name) {
-            return Err(Refusal::new(
-                "RECURSIVE_STREAMING_TABLE",
-                "42P20",
-                "A streaming table cannot read itself.",
-            )
-            .into());
-        }
         self.refuse_taken_late(&name, &definition)?;
         if self.tables.get(&name).is_some() {
             self.refuse_if_its_rows_are_read(&create.name, "replace")?;
@@ -199,11 +192,14 @@ impl StreamContext {
         if let Some(old) = self.tables.remove(table.name()) {
             self.deregister(name, &old)?;
         }
-        self.session
-            .register_table(name.clone(), table.provider())?;
         if let (Some(name), Some(late)) = (table.late_name(), table.late_provider()) {
             self.session.register_table(name.clone(), late)?;
         }
+        let registered = self.session.register_table(name.clone(), table.provider());
+        if let (Err(_), Some(late)) = (&registered, table.late_name()) {
+            self.session.deregister_table(late.clone())?;
+        }
+        registered?;
         let table = Arc::new(table);
         self.tables
             .insert(table.name().to_owned(), Arc::clone(&table));

@@ -40,7 +40,7 @@ use crate::time::Unit;
 /// Name of the column that carries a row.
 const ROW: &str = "__tidegate_row";
 
-/// Field of a carried row that holds its event time again, in the unit and zone of the table of rows.
+/// Field of a carried row that holds its event time again, in the unit of the table of rows and without a zone.
 pub const EVENT_TIME: &str = "__tidegate_event_time";
 
 /// Field of a carried row that holds its number, where a join may copy it: a row is kept once.
@@ -108,9 +108,9 @@ fn keeping(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 /// A row as it reaches its clause: what all clauses of a query have together.
 struct Whole {
     fields: Vec<Field>,
-    /// Type of the event time in the table.
-    event_time: DataType,
     unit: TimeUnit,
+    /// Zone of the times in the table.
+    zone: Option<Arc<str>>,
     /// What numbers rows, where a join may copy them.
     number: Option<Arc<ScalarUDF>>,
 }
@@ -146,8 +146,8 @@ impl Whole {
         let unit = arrow_unit(unit);
         Ok(Self {
             fields,
-            event_time: DataType::Timestamp(unit, zone.flatten()),
             unit,
+            zone: zone.flatten(),
             number: copies.then(|| Arc::new(ScalarUDF::from(RowNumber::new()))),
         })
     }
@@ -158,7 +158,7 @@ impl Whole {
 
     /// Schema of the table of rows.
     fn schema(&self) -> SchemaRef {
-        let time = || self.event_time.clone();
+        let time = || DataType::Timestamp(self.unit, self.zone.clone());
         let types = [
             DataType::UInt64,
             time(),
@@ -249,10 +249,9 @@ impl Whole {
             parts.extend([lit(field.name().as_str()), value]);
         }
         let event_time = Expr::Column(clause.event_time.clone());
-        parts.extend([
-            lit(EVENT_TIME),
-            try_cast(event_time, self.event_time.clone()),
-        ]);
+        // Without a zone a time is what it is in UTC: the clauses of a query may differ in theirs.
+        let unzoned = DataType::Timestamp(self.unit, None);
+        parts.extend([lit(EVENT_TIME), try_cast(event_time, unzoned)]);
         if let Some(number) = &self.number {
             parts.extend([lit(NUMBER), number.call(vec![])]);
         }

@@ -143,6 +143,10 @@ impl Closing {
 pub(super) fn tick_unit(of: &DataType) -> Unit {
     match of {
         DataType::Timestamp(unit, _) => unit_of(unit),
+        // A window, by its start.
+        DataType::Struct(fields) => fields
+            .first()
+            .map_or(Unit::Millisecond, |start| tick_unit(start.data_type())),
         _ => Unit::Millisecond,
     }
 }

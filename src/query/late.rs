@@ -25,7 +25,7 @@ use datafusion::arrow::compute::{cast, filter_record_batch};
 use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef, UInt64Type};
 use datafusion::common::{Result, internal_datafusion_err, internal_err};
 
-use crate::config::unit_of;
+use crate::config::{arrow_unit, unit_of};
 use crate::logical::{ASIDE, EVENT_TIME, NUMBER};
 use crate::state::SetAside;
 use crate::time::{Instant, Unit};
@@ -118,7 +118,7 @@ fn unit(schema: &SchemaRef) -> Result<Unit> {
 fn event_times(rows: &StructArray, schema: &SchemaRef) -> Result<Int64Array> {
     let times = rows.column_by_name(EVENT_TIME);
     let times = times.ok_or_else(|| internal_datafusion_err!("a carried row has an event time"))?;
-    let times = cast(times, schema.field_with_name("_watermark")?.data_type())?;
+    let times = cast(times, &DataType::Timestamp(arrow_unit(unit(schema)?), None))?;
     Ok(cast(&times, &DataType::Int64)?
         .as_primitive::<Int64Type>()
         .clone())
