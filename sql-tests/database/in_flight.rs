@@ -321,6 +321,34 @@ async fn an_epoch_that_cannot_be_written_takes_the_one_with_it_that_is_read_mean
 }
 
 #[tokio::test]
+async fn what_did_not_reach_the_disk_is_not_audited() {
+    let disk = Gated::new(next_row);
+    let query = "SELECT window.start AS minute, count(*) AS n \
+        FROM (SELECT seen(v) AS v, to_timestamp_seconds(v * 60) AS ts FROM STREAM t) \
+        WATERMARK ts DELAY OF INTERVAL 0 SECONDS GROUP BY window(ts, '1 minute')";
+    let ctx = begun(&disk, ", late_rows = 'late'", query).await;
+    disk.seen().fails = Some(3);
+    ctx.refresh("q").await.unwrap_err();
+    for ask in [
+        "SELECT * FROM audit('q')",
+        "SELECT * FROM correct('q')",
+        "ALTER STREAMING TABLE q CORRECT",
+    ] {
+        let asked = match ctx.sql(ask).await {
+            Ok(frame) => frame.collect().await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        let error = asked.unwrap_err().to_string();
+        assert!(error.contains("[AUDIT_NOT_SETTLED]"), "{error}");
+    }
+    ctx.refresh("q").await.unwrap();
+    let sums = "SELECT sum(emitted), sum(open_rows), sum(unexplained) FROM audit('q')";
+    assert_eq!(run(&ctx, sums).await, ["4|1|0"]);
+    run(&ctx, "ALTER STREAMING TABLE q CORRECT").await;
+    assert_eq!(run(&ctx, "SELECT count(*) FROM q").await, ["4"]);
+}
+
+#[tokio::test]
 async fn the_error_of_the_next_epoch_does_not_take_the_one_that_is_written() {
     let disk = Gated::new(|number| (number == 2).then(|| "row 3".to_owned()));
     let ctx = begun(&disk, "", "SELECT 6 / (3 - seen(v)) AS v FROM STREAM t").await;

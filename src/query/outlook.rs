@@ -202,7 +202,9 @@ impl Standing<'_> {
     /// Clauses that saw no event time in the last epochs.
     fn silent(&self) -> Vec<String> {
         let quiet = |at: usize| {
+            // An epoch that corrects the result reads nothing.
             let records = self.history.iter().rev();
+            let records = records.filter(|record| !record.sources.is_empty());
             let silent = records.take_while(|record| {
                 let clause = record.clauses.get(at);
                 clause.is_none_or(|clause| clause.rows == clause.null_rows)

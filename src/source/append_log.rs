@@ -327,6 +327,7 @@ impl AppendLog {
                 base: first,
                 rows: first,
                 marks: std::mem::take(&mut inner.marks),
+                hidden: std::mem::take(&mut inner.hidden).split_off(&first),
                 ..Inner::default()
             };
         }
@@ -366,6 +367,23 @@ impl AppendLog {
         numbered
             .map(|(batch, start)| without(batch, *start, &inner.hidden))
             .collect()
+    }
+
+    /// The rows that are kept and not hidden, before the one of this number and from it on.
+    pub fn split_at(&self, row: u64) -> [Vec<RecordBatch>; 2] {
+        let inner = self.inner();
+        let [mut before, mut behind] = [Vec::new(), Vec::new()];
+        for (batch, start) in inner.batches.iter().zip(&inner.starts) {
+            let cut = usize::try_from(row.saturating_sub(*start)).unwrap_or(usize::MAX);
+            let cut = cut.min(batch.num_rows());
+            let rest = batch.slice(cut, batch.num_rows() - cut);
+            before.push(without(&batch.slice(0, cut), *start, &inner.hidden));
+            behind.push(without(&rest, start + cut as u64, &inner.hidden));
+        }
+        for rows in [&mut before, &mut behind] {
+            rows.retain(|batch| batch.num_rows() > 0);
+        }
+        [before, behind]
     }
 
     /// All rows that are kept, in batches with the number of the first row of each; the hidden ones too.

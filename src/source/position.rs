@@ -25,6 +25,17 @@ pub enum Position {
     Ordered(RowsInOrder),
 }
 
+impl Position {
+    /// Whether what was there first is being read in the order of event time.
+    pub fn is_in_order(&self) -> bool {
+        match self {
+            Position::Rows(_) => false,
+            Position::Files(files) => files.in_order.is_some(),
+            Position::Ordered(_) => true,
+        }
+    }
+}
+
 /// How far the first rows of a log have been read in the order of event time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsInOrder {

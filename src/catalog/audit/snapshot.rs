@@ -18,11 +18,11 @@ use super::shape::{Closing, Shape};
 use crate::catalog::correcting::Corrected;
 use crate::catalog::streaming_table::StreamingTable;
 use crate::catalog::unbounded::UnboundedTables;
-use crate::config::{OutputMode, rebuilt};
+use crate::config::{InitialOrder, OutputMode, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{stream_scan, stream_scans};
 use crate::query::SourceStanding;
-use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, behind, open};
+use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, open};
 use crate::time::Instant;
 
 /// A streaming table, its source and its late rows as they are between two epochs.
@@ -57,6 +57,7 @@ impl Snapshot {
     /// # Errors
     /// - `AUDIT_UNSUPPORTED`: the query is of a shape that cannot be audited
     /// - `AUDIT_WITHOUT_LATE_ROWS`: the late rows are not kept
+    /// - `AUDIT_NOT_SETTLED`: an epoch has not reached the disk, or an initial order is not at its end
     /// - `AUDIT_ROWS_GONE`, `AUDIT_SOURCE_CHANGED`: the source does not hold what was read
     /// - the query cannot be planned any more
     pub(super) async fn take(
@@ -70,6 +71,9 @@ impl Snapshot {
         let (plan, state) = table.unanalyzed(state, unbounded).await?;
         let state = counting(state);
         let run = table.hold().await;
+        if run.is_ahead {
+            return Err(not_settled(table.bare_name()).into());
+        }
         if let Some(base) = table.first_row().filter(|base| *base > 0) {
             return Err(gone(table.bare_name(), base).into());
         }
@@ -149,6 +153,9 @@ impl Source {
         };
         let position = positions.into_iter().find(|at| at.name == scan.name);
         let position = position.and_then(|at| at.position);
+        if position.as_ref().is_some_and(Position::is_in_order) {
+            return Err(in_the_middle(table.bare_name()).into());
+        }
         refuse_changed(table)?;
         if let Some(append) = scan.provider.downcast_ref::<AppendTable>() {
             return Self::of_log(&scan.name, append, position);
@@ -186,14 +193,7 @@ impl Source {
             Some(Position::Rows(rows)) => rows,
             _ => 0,
         };
-        let unread = behind(&all, taken);
-        let mut left = taken;
-        let read = all.iter().map(|batch| {
-            let length = left.min(batch.num_rows() as u64);
-            left -= length;
-            batch.slice(0, usize::try_from(length).unwrap_or(usize::MAX))
-        });
-        let read = read.collect();
+        let [read, unread] = log.split_at(taken);
         let schema = log.schema();
         Ok(Self {
             read: table_of(Arc::clone(schema), read)?,
@@ -218,8 +218,11 @@ async fn rest_of(
         task: Arc::new(TaskContext::from(state)),
     };
     let columns: Vec<usize> = (0..provider.schema().fields().len()).collect();
-    // What an initial order has left to read is read by arrival: here no order matters.
-    let limits = Limits::of(&settings, None);
+    // Here no order matters.
+    let limits = Limits {
+        initial_order: InitialOrder::Arrival,
+        ..Limits::of(&settings, None)
+    };
     let mut reader = open(provider, &columns, position, &limits, None, &env).await?;
     let mut rows = Vec::new();
     loop {
@@ -231,6 +234,26 @@ async fn rest_of(
     }
     rows.retain(|batch| batch.num_rows() > 0);
     Ok(rows)
+}
+
+/// The refusal to look at a table whose last epoch is nowhere but in memory.
+fn not_settled(name: &str) -> Refusal {
+    Refusal::new(
+        "AUDIT_NOT_SETTLED",
+        "55000",
+        format!("The last epoch of {name} did not reach the disk: what is published and what was read are of two epochs."),
+    )
+    .hint(format!("first write REFRESH STREAMING TABLE {name}"))
+}
+
+/// The refusal to look at a table that has read a part of what was there first.
+fn in_the_middle(name: &str) -> Refusal {
+    Refusal::new(
+        "AUDIT_NOT_SETTLED",
+        "55000",
+        format!("{name} is reading what was there first in the order of event time, and has not come to its end."),
+    )
+    .hint(format!("first write REFRESH STREAMING TABLE {name}"))
 }
 
 /// The refusal to explain what nobody has kept.

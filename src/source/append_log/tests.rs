@@ -171,3 +171,18 @@ fn readers_do_not_wait_while_rows_are_made_durable_and_writers_do() {
     });
     assert_eq!(figures(&log), (0, 4, 4));
 }
+
+#[test]
+fn hidden_rows_stay_hidden_where_rows_before_them_have_gone() {
+    let log = AppendLog::new(schema());
+    log.hide(&[1, 5]);
+    // Of ten rows those from the fourth on are kept.
+    let kept = [numbers(4..10)];
+    log.restore(4, 4, &kept, Arrivals::default()).unwrap();
+    assert_eq!(figures(&log), (4, 10, 6));
+    assert!(log.is_hidden(5) && !log.is_hidden(1));
+    let [before, behind] = log.split_at(6);
+    let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+    assert_eq!((rows(&before), rows(&behind)), (1, 4));
+    assert_eq!(rows(&log.snapshot()), 5);
+}

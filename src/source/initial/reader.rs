@@ -18,7 +18,7 @@ use datafusion::common::Result;
 
 use super::stretches::{Bin, Bins, Next};
 use super::{EventTime, Extent, Histogram, Phase, Place, Snapshot, Stretch, Taken, Ticks};
-use crate::source::{Arrival, Position, Reader};
+use crate::source::{Arrival, Passed, Position, Reader};
 
 /// Reads a snapshot stretch by stretch, then what comes behind it.
 pub(super) struct InitialReader {
@@ -211,6 +211,13 @@ impl Reader for InitialReader {
 
     fn decodes(&self) -> bool {
         !self.over || self.then.decodes()
+    }
+
+    fn passed(&self, rows: u64) -> Passed {
+        match self.over && rows >= self.given {
+            true => self.then.passed(rows - self.given),
+            false => Passed::default(),
+        }
     }
 
     fn position(&mut self, rows: u64) -> Position {
