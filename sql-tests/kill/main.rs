@@ -39,7 +39,7 @@
 //! | `TIDEGATE_KILLS` | 100 | kills in all |
 //! | `TIDEGATE_KILL_COPIES` | 1 | months of input, in both tests |
 //! | `TIDEGATE_KILL_SEED` | 1 | seed of the times to the kills; where in the job these fall is the machine's |
-//! | `TIDEGATE_SOAK_SECONDS` | 5 | after so many seconds no kill and no round begins |
+//! | `TIDEGATE_SOAK_SECONDS` | 60 | after so many seconds no kill and no round begins |
 //! | `TIDEGATE_SOAK_KILL_SECONDS` | 2 | seconds from one kill to the next |
 //!
 //! Figures go to stderr. A failure keeps the temporary directory and names it.
@@ -90,7 +90,7 @@ fn killed_at_any_time_a_job_goes_on_where_it_was() {
 fn killed_again_and_again_a_job_leaves_nothing_behind() {
     let _turn = turn();
     soak::run(
-        number("TIDEGATE_SOAK_SECONDS", 5),
+        number("TIDEGATE_SOAK_SECONDS", 60),
         number("TIDEGATE_SOAK_KILL_SECONDS", 2),
     );
 }
