@@ -179,7 +179,7 @@ fn hidden_rows_stay_hidden_where_rows_before_them_have_gone() {
     // Of ten rows those from the fourth on are kept.
     let kept = [numbers(4..10)];
     log.restore(4, 4, &kept, Arrivals::default()).unwrap();
-    assert_eq!(figures(&log), (4, 10, 6));
+    assert_eq!(figures(&log), (4, 6, 10));
     assert!(log.is_hidden(5) && !log.is_hidden(1));
     let [before, behind] = log.split_at(6);
     let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
