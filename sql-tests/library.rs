@@ -135,6 +135,28 @@ async fn what_a_source_gives_once_is_not_counted_again() {
 }
 
 #[tokio::test]
+async fn what_a_query_reads_may_change_and_the_columns_of_its_late_rows_may_not() {
+    let ctx = StreamContext::new().unwrap();
+    for statement in [
+        "CREATE TABLE t (id BIGINT, ts TIMESTAMP)",
+        "CREATE TABLE names (id BIGINT, name VARCHAR)",
+        "CREATE STREAMING TABLE q WITH (late_rows = 'q_late') AS SELECT window.start, count(*) AS n \
+         FROM (SELECT t.id, ts, name FROM STREAM t JOIN names ON t.id = names.id) \
+         WATERMARK ts DELAY OF INTERVAL 0 SECONDS GROUP BY window(ts, '1 minute')",
+        "DROP TABLE names",
+        "CREATE TABLE names (id BIGINT, name BIGINT)",
+    ] {
+        ctx.sql(statement).await.unwrap().collect().await.unwrap();
+    }
+    let error = ctx.refresh("q").await.unwrap_err().to_string();
+    assert!(error.contains("[STREAMING_QUERY_CHANGED]"), "{error}");
+    assert!(
+        error.contains("The columns of datafusion.public.q_late were"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_query_that_asks_for_its_own_recount_is_refused_and_does_not_hang() {
     let ctx = StreamContext::new().unwrap();
     ctx.create_table("t", schema()).unwrap();
