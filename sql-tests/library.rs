@@ -10,6 +10,8 @@
 
 #[path = "library/clocks.rs"]
 mod clocks;
+#[path = "support/hands.rs"]
+mod hands;
 #[path = "library/memory.rs"]
 mod memory;
 #[path = "library/pictures.rs"]

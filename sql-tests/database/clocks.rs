@@ -1,34 +1,15 @@
 //! Guards, idle inputs and event time without rows over a restart.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-
-use tidegate::context::Clock;
 use tidegate::time::Unit;
 
+use super::hands::Hands;
 use super::*;
-
-/// A clock that stands still but when it is set, in seconds after 1970.
-#[derive(Debug, Default)]
-struct Hands(AtomicI64);
-
-impl Hands {
-    fn set(&self, seconds: i64) {
-        self.0.store(seconds * 1_000, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Hands {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 #[tokio::test]
 async fn what_was_guarded_stays_counted_and_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(Hands::default());
-    clock.set(3_600);
+    let clock = Hands::at(0);
+    clock.set_ms(3_600_000);
     let ctx = open(dir.path()).await.with_clock(clock.clone());
     run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
     run(
@@ -57,7 +38,7 @@ async fn what_was_guarded_stays_counted_and_is_not_read_again() {
     run(&ctx, "INSERT INTO t VALUES ('1970-01-01 01:02:00', 5)").await;
     let next = "1 1 0 0 0 1 0 1 1 1970-01-01T00:55:30";
     assert_eq!(run(&ctx, "REFRESH STREAMING TABLE q").await, [next]);
-    clock.set(3_700);
+    clock.set_ms(3_700_000);
     run(&ctx, "INSERT INTO t VALUES ('1970-01-01 01:02:00', 5)").await;
     let next = "2 1 0 0 0 0 0 1 2 1970-01-01T00:57:00";
     assert_eq!(run(&ctx, "REFRESH STREAMING TABLE q").await, [next]);
@@ -66,7 +47,7 @@ async fn what_was_guarded_stays_counted_and_is_not_read_again() {
 #[tokio::test]
 async fn behind_a_restart_an_input_has_its_whole_timeout_again() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(Hands::default());
+    let clock = Hands::at(0);
     let ctx = open(dir.path()).await.with_clock(clock.clone());
     for table in ["t", "u"] {
         run(
@@ -84,16 +65,16 @@ async fn behind_a_restart_an_input_has_its_whole_timeout_again() {
     .await;
     run(&ctx, "INSERT INTO t VALUES ('1970-01-01 00:10:00', 1)").await;
     refresh(&ctx, "q").await;
-    clock.set(50);
+    clock.set_ms(50_000);
     run(&ctx, "INSERT INTO t VALUES ('1970-01-01 00:20:00', 1)").await;
     refresh(&ctx, "q").await;
     let ctx = ctx.reopen().await.unwrap();
-    clock.set(70);
+    clock.set_ms(70_000);
     assert_eq!(refresh(&ctx, "q").await.2, "");
-    clock.set(129);
+    clock.set_ms(129_000);
     run(&ctx, "INSERT INTO t VALUES ('1970-01-01 00:30:00', 1)").await;
     assert_eq!(refresh(&ctx, "q").await.2, "");
-    clock.set(130);
+    clock.set_ms(130_000);
     assert_eq!(refresh(&ctx, "q").await.2, "1970-01-01T00:30:00");
     // Where the watermark is, is kept, whoever holds it then.
     let ctx = ctx.reopen().await.unwrap();

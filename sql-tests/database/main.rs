@@ -25,6 +25,8 @@
 mod changed;
 mod clocks;
 mod golden;
+#[path = "../support/hands.rs"]
+mod hands;
 mod history;
 mod in_flight;
 mod ordered;

@@ -8,41 +8,19 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use tidegate::context::Clock;
-
+use super::hands::Hands;
 use super::*;
 
 const HOUR: i64 = 60 * MINUTE;
 const MINUTE: i64 = 60_000;
 
-/// A clock that stands still but when it is set.
-#[derive(Debug)]
-struct Hands(AtomicI64);
+/// When the clock begins: in September 2026.
+const BEGIN: i64 = 1_790_000_000_000;
 
-impl Clock for Hands {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-impl Hands {
-    /// In September 2026.
-    const BEGIN: i64 = 1_790_000_000_000;
-
-    fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicI64::new(Self::BEGIN)))
-    }
-
-    /// So many hours after the begin.
-    fn set(&self, hours: i64) {
-        self.set_ms(hours * HOUR);
-    }
-
-    fn set_ms(&self, passed: i64) {
-        self.0.store(Self::BEGIN + passed, Ordering::SeqCst);
-    }
+/// Sets the clock to so many hours after the begin.
+fn set(clock: &Hands, hours: i64) {
+    clock.set_ms(BEGIN + hours * HOUR);
 }
 
 const TABLE: &str = "CREATE TABLE t (v BIGINT) WITH (retain = INTERVAL '2' DAY)";
@@ -68,7 +46,7 @@ fn files(dir: &Path) -> usize {
 /// Sessions in memory and over a database, each with a clock of its own.
 async fn sessions() -> (tempfile::TempDir, [(StreamContext, Arc<Hands>); 2]) {
     let dir = tempfile::tempdir().unwrap();
-    let clocks = [Hands::new(), Hands::new()];
+    let clocks = [Hands::at_ms(BEGIN), Hands::at_ms(BEGIN)];
     let memory = StreamContext::new().unwrap().with_clock(clocks[0].clone());
     let database = open(dir.path()).await.with_clock(clocks[1].clone());
     let [one, other] = clocks;
@@ -81,19 +59,19 @@ async fn a_table_that_nobody_reads_lets_go_by_age() {
     for (ctx, clock) in &sessions {
         run(ctx, TABLE).await;
         for value in 0..3 {
-            clock.set(value * 24);
+            set(clock, value * 24);
             insert(ctx, value).await;
         }
         // Two days are not more than two days.
         assert_eq!(kept(ctx, "t").await, "0 1 2");
-        clock.set(49);
+        set(clock, 49);
         assert_eq!(kept(ctx, "t").await, "0 1 2");
         insert(ctx, 3).await;
         assert_eq!(kept(ctx, "t").await, "1 2 3");
         // A clock that goes back removes nothing, and what arrives then stays as long as what arrived before.
-        clock.set(-1000);
+        set(clock, -1000);
         insert(ctx, 4).await;
-        clock.set(97);
+        set(clock, 97);
         insert(ctx, 5).await;
         assert_eq!(kept(ctx, "t").await, "3 4 5");
     }
@@ -108,9 +86,9 @@ async fn a_slow_reader_holds_what_it_has_not_read() {
         run(ctx, READER).await;
         run(ctx, "CREATE STREAMING TABLE slow AS SELECT v FROM STREAM t").await;
         insert(ctx, 0).await;
-        clock.set(24);
+        set(clock, 24);
         insert(ctx, 1).await;
-        clock.set(100);
+        set(clock, 100);
         insert(ctx, 2).await;
         ctx.refresh("r").await.unwrap();
         // One of the two has read nothing.
@@ -119,7 +97,7 @@ async fn a_slow_reader_holds_what_it_has_not_read() {
         assert_eq!(kept(ctx, "t").await, "2");
         insert(ctx, 3).await;
         ctx.refresh("r").await.unwrap();
-        clock.set(200);
+        set(clock, 200);
         ctx.refresh("slow").await.unwrap();
         assert_eq!(kept(ctx, "t").await, "");
         // What was read stays where it went, and the numbers of rows go on.
@@ -139,30 +117,30 @@ async fn a_slow_reader_holds_what_it_has_not_read() {
 #[tokio::test]
 async fn a_restart_knows_ages_readers_and_numbers() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Hands::new();
+    let clock = Hands::at_ms(BEGIN);
     let reopened = || async { open(dir.path()).await.with_clock(clock.clone()) };
     let ctx = reopened().await;
     run(&ctx, TABLE).await;
     run(&ctx, READER).await;
     for value in 0..3 {
-        clock.set(value * 20);
+        set(&clock, value * 20);
         insert(&ctx, value).await;
     }
     ctx.refresh("r").await.unwrap();
-    clock.set(48);
+    set(&clock, 48);
     insert(&ctx, 3).await;
     drop(ctx);
-    clock.set(49);
+    set(&clock, 49);
     let ctx = reopened().await;
     assert_eq!(kept(&ctx, "t").await, "0 1 2 3");
     insert(&ctx, 4).await;
     assert_eq!(kept(&ctx, "t").await, "1 2 3 4");
-    clock.set(300);
+    set(&clock, 300);
     insert(&ctx, 5).await;
     // Behind the reader's last epoch.
     assert_eq!(kept(&ctx, "t").await, "3 4 5");
     drop(ctx);
-    clock.set(500);
+    set(&clock, 500);
     let ctx = reopened().await;
     ctx.refresh("r").await.unwrap();
     assert_eq!((kept(&ctx, "t").await.as_str(), files(dir.path())), ("", 0));
@@ -179,11 +157,11 @@ async fn a_restart_knows_ages_readers_and_numbers() {
 #[tokio::test]
 async fn many_inserts_in_few_files_go_file_by_file() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Hands::new();
+    let clock = Hands::at_ms(BEGIN);
     let ctx = open(dir.path()).await.with_clock(clock.clone());
     run(&ctx, "CREATE TABLE t (v BIGINT) WITH (retain = '8 hours')").await;
     for value in 0..360 {
-        clock.set_ms(value * 2 * MINUTE);
+        clock.set_ms(BEGIN + value * 2 * MINUTE);
         insert(&ctx, value).await;
     }
     // 240 rows are not old. A file has rows of an hour at most, and goes when its newest row is old.
@@ -194,7 +172,7 @@ async fn many_inserts_in_few_files_go_file_by_file() {
     let before = (kept(&ctx, "t").await, files(dir.path()));
     let ctx = ctx.reopen().await.unwrap();
     assert_eq!((kept(&ctx, "t").await, files(dir.path())), before);
-    clock.set(100);
+    set(&clock, 100);
     insert(&ctx, 360).await;
     assert_eq!(
         (kept(&ctx, "t").await, files(dir.path())),
@@ -205,7 +183,7 @@ async fn many_inserts_in_few_files_go_file_by_file() {
 #[tokio::test]
 async fn files_without_a_time_count_as_arrived_when_they_are_opened() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Hands::new();
+    let clock = Hands::at_ms(BEGIN);
     let ctx = open(dir.path()).await.with_clock(clock.clone());
     run(&ctx, TABLE).await;
     insert(&ctx, 0).await;
@@ -215,17 +193,17 @@ async fn files_without_a_time_count_as_arrived_when_they_are_opened() {
             let path = file.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
             let (rest, arrived) = name.rsplit_once('-').unwrap();
-            assert_eq!(arrived, format!("{}.parquet", Hands::BEGIN));
+            assert_eq!(arrived, format!("{}.parquet", BEGIN));
             std::fs::rename(&path, path.with_file_name(format!("{rest}.parquet"))).unwrap();
         }
     }
-    clock.set(1000);
+    set(&clock, 1000);
     let ctx = open(dir.path()).await.with_clock(clock.clone());
     insert(&ctx, 1).await;
-    clock.set(1048);
+    set(&clock, 1048);
     insert(&ctx, 2).await;
     assert_eq!(kept(&ctx, "t").await, "0 1 2");
-    clock.set(1049);
+    set(&clock, 1049);
     insert(&ctx, 3).await;
     assert_eq!(kept(&ctx, "t").await, "2 3");
 }
@@ -233,11 +211,11 @@ async fn files_without_a_time_count_as_arrived_when_they_are_opened() {
 #[tokio::test]
 async fn a_table_without_retain_keeps_its_rows() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Hands::new();
+    let clock = Hands::at_ms(BEGIN);
     let ctx = open(dir.path()).await.with_clock(clock.clone());
     run(&ctx, "CREATE TABLE t (v BIGINT)").await;
     insert(&ctx, 0).await;
-    clock.set(1_000_000);
+    set(&clock, 1_000_000);
     insert(&ctx, 1).await;
     assert_eq!(kept(&ctx, "t").await, "0 1");
 }
@@ -254,16 +232,16 @@ async fn a_result_lets_go_what_its_readers_have_passed() {
         .await;
         run(ctx, "CREATE STREAMING TABLE y AS SELECT v FROM STREAM x").await;
         for value in 0..3 {
-            clock.set(value * 24);
+            set(clock, value * 24);
             insert(ctx, value).await;
             ctx.refresh("x").await.unwrap();
         }
-        clock.set(60);
+        set(clock, 60);
         ctx.refresh("x").await.unwrap();
         assert_eq!(kept(ctx, "x").await, "0 1 2");
         ctx.refresh("y").await.unwrap();
         assert_eq!(kept(ctx, "x").await, "1 2");
-        clock.set(90);
+        set(clock, 90);
         insert(ctx, 3).await;
         ctx.refresh("x").await.unwrap();
         assert_eq!(kept(ctx, "x").await, "2 3");
@@ -282,7 +260,7 @@ async fn a_result_lets_go_what_its_readers_have_passed() {
 #[tokio::test]
 async fn a_result_is_the_same_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Hands::new();
+    let clock = Hands::at_ms(BEGIN);
     let mut ctx = open(dir.path()).await.with_clock(clock.clone());
     run(&ctx, "CREATE TABLE t (v BIGINT)").await;
     run(
@@ -292,7 +270,7 @@ async fn a_result_is_the_same_after_a_restart() {
     .await;
     run(&ctx, "CREATE STREAMING TABLE y AS SELECT v FROM STREAM x").await;
     for value in 0..60 {
-        clock.set(value * 6);
+        set(&clock, value * 6);
         insert(&ctx, value).await;
         ctx.refresh("x").await.unwrap();
         if value % 3 == 0 {
@@ -320,7 +298,7 @@ async fn a_result_is_the_same_after_a_restart() {
     let checkpoints = std::fs::read_dir(dir.path().join("queries")).unwrap();
     let files = checkpoints.map(|query| std::fs::read_dir(query.unwrap().path()).unwrap().count());
     assert!(files.sum::<usize>() < 60);
-    clock.set(1000);
+    set(&clock, 1000);
     ctx.refresh("x").await.unwrap();
     assert_eq!(kept(&ctx, "x").await, "");
     let ctx = ctx.reopen().await.unwrap();
@@ -338,7 +316,7 @@ async fn a_result_is_the_same_after_a_restart() {
 #[tokio::test]
 async fn a_reader_that_could_not_be_opened_holds_all() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Hands::new();
+    let clock = Hands::at_ms(BEGIN);
     let sink = || Arc::new(sinks::Memory::default());
     let ctx = open(dir.path()).await.with_clock(clock.clone());
     ctx.register_sink("out", sink());
@@ -354,7 +332,7 @@ async fn a_reader_that_could_not_be_opened_holds_all() {
         .await
         .unwrap()
         .with_clock(clock.clone());
-    clock.set(100);
+    set(&clock, 100);
     insert(&ctx, 1).await;
     assert_eq!(kept(&ctx, "t").await, "0 1");
     ctx.register_sink("out", sink());

@@ -8,64 +8,14 @@
 //! | event time without rows | one out of order with the rows, one that wakes nobody |
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use tidegate::context::{Clock, StreamContext, Ticker};
+use tidegate::context::StreamContext;
 use tidegate::query::EpochProgress;
 use tidegate::time::{Instant, Unit};
-use tokio::sync::watch;
 
+use super::hands::Hands;
 use super::{WINDOWS, rows, schema, show};
-
-/// The clock and the time that passes for queries that were started, one and the same: both stand still but for
-/// [`pass`](Self::pass).
-#[derive(Debug)]
-struct Hands {
-    ms: AtomicI64,
-    now: watch::Sender<Duration>,
-}
-
-impl Hands {
-    /// A clock that says so many seconds after 1970.
-    fn at(seconds: i64) -> Arc<Self> {
-        Arc::new(Self {
-            ms: AtomicI64::new(seconds * 1_000),
-            now: watch::Sender::default(),
-        })
-    }
-
-    fn pass(&self, seconds: u64) {
-        self.ms
-            .fetch_add(i64::try_from(seconds).unwrap() * 1_000, Ordering::SeqCst);
-        self.now
-            .send_modify(|now| *now += Duration::from_secs(seconds));
-    }
-}
-
-impl Clock for Hands {
-    fn now_ms(&self) -> i64 {
-        self.ms.load(Ordering::SeqCst)
-    }
-}
-
-impl Ticker for Hands {
-    fn now(&self) -> Duration {
-        *self.now.borrow()
-    }
-
-    fn wait(&self, time: Duration) -> BoxFuture<'static, ()> {
-        let mut now = self.now.subscribe();
-        let due = *now.borrow() + time;
-        async move {
-            now.wait_for(|now| *now >= due).await.unwrap();
-        }
-        .boxed()
-    }
-}
 
 /// A session with so many partitions, at a time, with tables `t` and `u`.
 fn context_of(partitions: usize, hands: &Arc<Hands>) -> StreamContext {

@@ -42,6 +42,10 @@ async fn january() -> StreamContext {
     ctx
 }
 
+/// A query over the hours of a table `t`.
+const HOURLY: &str = "CREATE STREAMING TABLE q AS SELECT window.start AS s, count(*) AS n
+    FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '1 hour')";
+
 async fn run(ctx: &StreamContext, sql: &str) {
     ctx.sql(sql).await.unwrap().collect().await.unwrap();
 }
@@ -239,12 +243,7 @@ async fn a_file_is_written_when_its_row_is_read_and_replaces_the_one_before() {
     let path = dir.path().join("q.svg");
     let ctx = StreamContext::new().unwrap();
     run(&ctx, "CREATE TABLE t (ts TIMESTAMP, k BIGINT)").await;
-    run(
-        &ctx,
-        "CREATE STREAMING TABLE q AS SELECT window.start AS s, count(*) AS n
-        FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '1 hour')",
-    )
-    .await;
+    run(&ctx, HOURLY).await;
     run(&ctx, "INSERT INTO t VALUES ('2026-10-01T09:05:00', 1)").await;
     ctx.refresh("q").await.unwrap();
     let sql = format!(
@@ -278,12 +277,7 @@ async fn files_that_have_gone_leave_bands_and_say_so() {
     .unwrap();
     let ctx = StreamContext::new().unwrap();
     run(&ctx, &format!("CREATE EXTERNAL TABLE t (ts TIMESTAMP, k BIGINT) STORED AS CSV LOCATION '{}/' OPTIONS ('format.has_header' 'true')", dir.path().display())).await;
-    run(
-        &ctx,
-        "CREATE STREAMING TABLE q AS SELECT window.start AS s, count(*) AS n
-        FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '1 hour')",
-    )
-    .await;
+    run(&ctx, HOURLY).await;
     ctx.refresh("q").await.unwrap();
     assert_eq!(points(&ctx.picture("q", all()).await.unwrap()), 2);
     std::fs::remove_file(&file).unwrap();
@@ -302,12 +296,7 @@ async fn a_database_that_was_opened_again_has_its_pictures() {
     let dir = tempfile::tempdir().unwrap();
     let ctx = StreamContext::open(dir.path()).await.unwrap();
     run(&ctx, "CREATE TABLE t (ts TIMESTAMP, k BIGINT)").await;
-    run(
-        &ctx,
-        "CREATE STREAMING TABLE q AS SELECT window.start AS s, count(*) AS n
-        FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '1 hour')",
-    )
-    .await;
+    run(&ctx, HOURLY).await;
     run(
         &ctx,
         "INSERT INTO t VALUES ('2026-10-01T09:05:00', 1), ('2026-10-01T12:30:00', 1)",

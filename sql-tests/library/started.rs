@@ -16,41 +16,12 @@ use std::time::Duration;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use tidegate::context::{StreamContext, Ticker};
+use tidegate::context::StreamContext;
 use tidegate::prelude::QueryStatus;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
+use super::hands::Hands;
 use super::{Channel, WINDOWS, rows, schema, show};
-
-/// Time that stands still but for [`pass`](Self::pass).
-#[derive(Debug, Default)]
-struct Hands {
-    now: watch::Sender<Duration>,
-}
-
-impl Hands {
-    fn pass(&self, seconds: u64) {
-        self.now
-            .send_modify(|now| *now += Duration::from_secs(seconds));
-    }
-}
-
-impl Ticker for Hands {
-    fn now(&self) -> Duration {
-        *self.now.borrow()
-    }
-
-    fn wait(&self, time: Duration) -> BoxFuture<'static, ()> {
-        let mut now = self.now.subscribe();
-        let due = *now.borrow() + time;
-        async move {
-            now.wait_for(|now| *now >= due).await.unwrap();
-        }
-        .boxed()
-    }
-}
 
 /// A context over time that stands still, with a table `t`.
 fn context() -> (StreamContext, Arc<Hands>) {

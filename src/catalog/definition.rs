@@ -205,6 +205,19 @@ impl Definition {
         }
     }
 
+    /// The query as it reads, its streams marked, before it is analyzed; and the session's state with its options.
+    ///
+    /// # Errors
+    /// - the query cannot be planned any more
+    pub async fn unanalyzed(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<(LogicalPlan, SessionState)> {
+        let state = self.options.apply(state)?;
+        Ok((marked_plan(&self.query, &state, unbounded).await?, state))
+    }
+
     /// The plan of the query as the session is now, without its LIMIT.
     ///
     /// # Errors
@@ -293,22 +306,6 @@ fn late_rows(
         name: TableReference::full(late.catalog, late.schema, late.table),
         schema: carry_rows(plan.clone(), options.guards())?.schema,
     })
-}
-
-impl Definition {
-    /// The query as it reads, its streams marked, before it is analyzed; and the session's state with its options.
-    ///
-    /// # Errors
-    /// - the query cannot be planned any more
-    pub async fn unanalyzed(
-        &self,
-        state: &SessionState,
-        unbounded: &UnboundedTables,
-    ) -> Result<(LogicalPlan, SessionState)> {
-        let state = self.options.apply(state)?;
-        let plan = state.statement_to_plan(self.query.clone()).await?;
-        Ok((unbounded.as_streams(plan, &state).await?, state))
-    }
 }
 
 /// When the state of a query leaves.
@@ -434,14 +431,23 @@ fn epoch_column(
     .into())
 }
 
+/// A query as it reads, its streams marked.
+async fn marked_plan(
+    query: &Statement,
+    state: &SessionState,
+    unbounded: &UnboundedTables,
+) -> Result<LogicalPlan> {
+    let plan = state.statement_to_plan(query.clone()).await?;
+    unbounded.as_streams(plan, state).await
+}
+
 /// Plans a query whose root is a streaming query, with the LIMIT that stood above it.
 async fn streaming_plan(
     query: &Statement,
     state: &SessionState,
     unbounded: &UnboundedTables,
 ) -> Result<(LogicalPlan, Option<u64>)> {
-    let plan = state.statement_to_plan(query.clone()).await?;
-    let plan = unbounded.as_streams(plan, state).await?;
+    let plan = marked_plan(query, state, unbounded).await?;
     let plan = state
         .analyzer()
         .execute_and_check(plan, state.config_options(), |_, _| {})?;

@@ -103,17 +103,25 @@ impl TableFunctionImpl for EmittedFunction {
     }
 }
 
+/// The text of an argument; none if it is no constant text.
+pub(super) fn constant_text(argument: &Expr) -> Option<&str> {
+    match argument {
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => {
+            Some(text)
+        }
+        _ => None,
+    }
+}
+
 /// The streaming table that an argument names: bare, or with its schema and catalog.
 pub(super) fn find(tables: &StreamingTables, name: &Expr) -> Result<Arc<StreamingTable>> {
-    let Expr::Literal(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)), _) = name
-    else {
+    let Some(name) = constant_text(name) else {
         return plan_err!("the name of a streaming table is given as text: 'hourly_sales'");
     };
     let all = tables.all();
     let parsed = TableReference::parse_str(name);
     let found = all.iter().find(|table| {
-        [table.name(), table.bare_name()].contains(&name.as_str())
-            || table.bare_name() == parsed.table()
+        [table.name(), table.bare_name()].contains(&name) || table.bare_name() == parsed.table()
     });
     match found {
         Some(table) => Ok(Arc::clone(table)),

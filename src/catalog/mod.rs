@@ -1,6 +1,7 @@
 //! Names: streaming tables, their results, and the functions that show what they did, in rows and in pictures.
 
 mod audit;
+mod computed;
 mod correcting;
 mod database;
 mod definition;

@@ -9,17 +9,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::ScalarValue;
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
-use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::Expr;
 
-use super::functions::{find, number};
+use super::computed::{Computed, ComputedTable, Work, one_batch};
+use super::functions::{constant_text, find, number};
 use super::registry::StreamingTables;
 use super::streaming_table::StreamingTable;
 use super::unbounded::UnboundedTables;
@@ -54,13 +51,6 @@ struct Plot {
     schema: SchemaRef,
 }
 
-/// A [`Plot`] in a session.
-#[derive(Debug)]
-struct Drawing {
-    plot: Plot,
-    session: SessionState,
-}
-
 impl TableFunctionImpl for PlotFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let (name, file, epochs) = match args.exprs() {
@@ -80,14 +70,14 @@ impl TableFunctionImpl for PlotFunction {
             },
         };
         let path = text(file)?;
-        Ok(Arc::new(Plot {
+        Ok(Arc::new(ComputedTable(Plot {
             table: find(&self.tables, name)?,
             unbounded: Arc::clone(&self.unbounded),
             kind: kind(&path)?,
             path,
             view,
             schema: schema(),
-        }))
+        })))
     }
 }
 
@@ -105,12 +95,8 @@ fn schema() -> SchemaRef {
 
 /// The path of a file, as it was written.
 fn text(file: &Expr) -> Result<PathBuf> {
-    match file {
-        Expr::Literal(ScalarValue::Utf8(Some(path)) | ScalarValue::Utf8View(Some(path)), _) => {
-            Ok(PathBuf::from(path))
-        }
-        _ => Err(wrong("The file is given as text.")),
-    }
+    let path = constant_text(file).map(PathBuf::from);
+    path.ok_or_else(|| wrong("The file is given as text."))
 }
 
 fn wrong(message: &str) -> DataFusionError {
@@ -134,50 +120,18 @@ fn kind(path: &Path) -> Result<Kind> {
 }
 
 #[async_trait]
-impl TableProvider for Plot {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Temporary
-    }
-
-    async fn scan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(session) = session.as_any().downcast_ref::<SessionState>() else {
-            return internal_err!("a session has a state");
-        };
-        let drawing = Drawing {
-            plot: self.clone(),
-            session: session.clone(),
-        };
-        Ok(Arc::new(StreamingTableExec::try_new(
-            Arc::clone(&self.schema),
-            vec![Arc::new(drawing)],
-            projection,
-            None,
-            false,
-            limit,
-        )?))
-    }
-}
-
-impl PartitionStream for Drawing {
+impl Computed for Plot {
     fn schema(&self) -> &SchemaRef {
-        &self.plot.schema
+        &self.schema
     }
 
-    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (plot, session) = (self.plot.clone(), self.session.clone());
-        let schema = Arc::clone(&plot.schema);
-        let row = futures::stream::once(async move { plot.write(&session).await });
-        Box::pin(RecordBatchStreamAdapter::new(schema, row))
+    async fn plan(&self, session: &SessionState) -> Result<Work> {
+        let (plot, session) = (self.clone(), session.clone());
+        Ok(Box::new(move |_| {
+            let (plot, session) = (plot.clone(), session.clone());
+            let schema = Arc::clone(&plot.schema);
+            one_batch(&schema, async move { plot.write(&session).await })
+        }))
     }
 }
 

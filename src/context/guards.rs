@@ -7,25 +7,19 @@ use crate::catalog::{Definition, StreamingTable};
 use crate::error::Refusal;
 
 impl StreamContext {
-    /// Refuses to take a source away from a streaming table that reads it.
+    /// Refuses to take a source away from a streaming table that reads it. The late rows of a streaming table go with
+    /// it, and may be a source as well.
     pub(super) fn refuse_if_read(&self, name: &TableReference, what: &str) -> Result<()> {
         let resolved = self.resolve(name);
-        match self.tables.reader_of(&resolved) {
-            Some(reader) if reader.name() != resolved => Err(Refusal::new(
-                "SOURCE_IN_USE",
-                "2BP01",
-                format!(
-                    "Cannot {what} {name}: the streaming table {} reads it.",
-                    reader.bare_name()
-                ),
-            )
-            .hint(format!(
-                "first write DROP STREAMING TABLE {}",
-                reader.bare_name()
-            ))
-            .into()),
-            _ => Ok(()),
+        let table = self.tables.get(&resolved);
+        let late = table.as_deref().and_then(StreamingTable::late_name);
+        for source in std::iter::once(name).chain(late) {
+            let reader = self.tables.reader_of(&self.resolve(source));
+            if let Some(reader) = reader.filter(|reader| reader.name() != resolved) {
+                return Err(in_use(source, &reader, what).into());
+            }
         }
+        Ok(())
     }
 
     /// Refuses to put something else in the place of a streaming table or of a source that is read.
@@ -60,20 +54,6 @@ impl StreamContext {
                 owner.bare_name()
             ))
             .into()),
-        }
-    }
-
-    /// Refuses to take a streaming table away whose result or late rows another one reads.
-    pub(super) fn refuse_if_its_rows_are_read(
-        &self,
-        name: &TableReference,
-        what: &str,
-    ) -> Result<()> {
-        self.refuse_if_read(name, what)?;
-        let table = self.tables.get(&self.resolve(name));
-        match table.as_deref().and_then(StreamingTable::late_name) {
-            Some(late) => self.refuse_if_read(late, what),
-            None => Ok(()),
         }
     }
 
@@ -146,4 +126,15 @@ impl StreamContext {
             .into()),
         }
     }
+}
+
+/// The refusal to take away what a streaming table reads.
+fn in_use(source: &TableReference, reader: &StreamingTable, what: &str) -> Refusal {
+    let reader = reader.bare_name();
+    Refusal::new(
+        "SOURCE_IN_USE",
+        "2BP01",
+        format!("Cannot {what} {source}: the streaming table {reader} reads it."),
+    )
+    .hint(format!("first write DROP STREAMING TABLE {reader}"))
 }

@@ -100,7 +100,7 @@ impl StreamContext {
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
         self.refuse_taken_late(&name, &definition)?;
         if self.tables.get(&name).is_some() {
-            self.refuse_if_its_rows_are_read(&create.name, "replace")?;
+            self.refuse_if_read(&create.name, "replace")?;
             self.started.forget(&name).await;
         }
         let table = self.make_anew(&create.name, definition, None).await?;
@@ -371,7 +371,7 @@ impl StreamContext {
                 _ => Err(unknown(name.table())),
             };
         }
-        self.refuse_if_its_rows_are_read(name, "drop")?;
+        self.refuse_if_read(name, "drop")?;
         self.started.forget(&resolved).await;
         let mut held = hold(self.tables.get(&resolved).as_deref()).await;
         if let Some(database) = &self.database {

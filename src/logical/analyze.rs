@@ -31,7 +31,7 @@ use super::group_time::{GroupTime, TimeValue};
 use super::grouping_sets::sets_of;
 use super::initial_order::with_event_times;
 use super::marks::{Mark, Marks, expr_mark, marks, time_mark};
-use super::query::StreamQuery;
+use super::query::{StreamQuery, extension};
 use super::scan::{is_stream_scan, stream_scan, stream_scans};
 use super::time_window::{TimeWindow, Windows};
 use super::watermark::Watermark;
@@ -306,12 +306,6 @@ fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPla
     );
     node.left_out = sets.left_out;
     Ok(extension(node))
-}
-
-fn extension(node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'static) -> LogicalPlan {
-    LogicalPlan::Extension(Extension {
-        node: Arc::new(node),
-    })
 }
 
 /// The grouping time of a folded window.

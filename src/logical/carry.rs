@@ -31,6 +31,7 @@ use super::aggregate::StreamAggregate;
 use super::deduplicate::StreamDeduplicate;
 use super::group_time::TimeValue;
 use super::marks::marks;
+use super::query::extension;
 use super::row_number::RowNumber;
 use super::watermark::Watermark;
 use crate::config::{arrow_unit, unit_of};
@@ -46,15 +47,21 @@ pub const EVENT_TIME: &str = "__tidegate_event_time";
 /// Field of a carried row that holds its number, where a join may copy it: a row is kept once.
 pub const NUMBER: &str = "__tidegate_number";
 
+/// Column with the watermark that a row which was not counted was judged by.
+pub const WATERMARK: &str = "_watermark";
+
+/// Column with the reason for which a row was not counted.
+pub const REASON: &str = "_reason";
+
 /// What stands behind the clause's columns in a table of rows that were not counted: names of its columns.
 pub const ASIDE: [&str; 7] = [
     "_epoch",
-    "_watermark",
+    WATERMARK,
     "_late_by",
     "_window_start",
     "_window_end",
     "_operator",
-    "_reason",
+    REASON,
 ];
 
 /// A query that keeps the rows which it does not count.
@@ -370,10 +377,4 @@ fn cut_off(what: &str) -> datafusion::common::DataFusionError {
     )
     .hint("leave late_rows out: late rows are counted all the same")
     .into()
-}
-
-fn extension(node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'static) -> LogicalPlan {
-    LogicalPlan::Extension(Extension {
-        node: Arc::new(node),
-    })
 }

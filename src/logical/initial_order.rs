@@ -252,8 +252,8 @@ fn of_table(time: Expr, scan: &TableScan) -> std::result::Result<Expr, &'static 
 }
 
 /// Whether an expression has one value for a row, whenever it is computed.
-fn is_fixed(time: &Expr) -> bool {
-    let moves = time.exists(|expr| {
+pub(crate) fn is_fixed(expr: &Expr) -> bool {
+    let moves = expr.exists(|expr| {
         Ok(match expr {
             Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => true,

@@ -32,10 +32,11 @@ mod windows;
 
 pub use aggregate::StreamAggregate;
 pub use analyze::{StreamAnalyzer, analyze, without_places};
-pub use carry::{ASIDE, Carrying, EVENT_TIME, NUMBER, carry_rows};
+pub use carry::{ASIDE, Carrying, EVENT_TIME, NUMBER, REASON, WATERMARK, carry_rows};
 pub use deduplicate::StreamDeduplicate;
 pub use group_columns::{group_columns, null_or_left_out};
 pub use group_time::{Bin, GroupTime, TimeValue};
+pub(crate) use initial_order::is_fixed;
 pub use keep::KeepStreams;
 pub use query::StreamQuery;
 pub use scan::{OptionScan, StreamScan, is_stream_scan, option_scan, stream_scan, stream_scans};

@@ -3,9 +3,12 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use datafusion::common::{DFSchemaRef, Result, internal_datafusion_err};
-use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+use datafusion::logical_expr::{
+    Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+};
 
 use crate::config::{OutputMode, WatermarkPolicy};
 
@@ -64,6 +67,13 @@ impl UserDefinedLogicalNodeCore for StreamQuery {
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         Some(vec![output_columns.to_vec()])
     }
+}
+
+/// A node of ours as a plan.
+pub(super) fn extension(node: impl UserDefinedLogicalNode + 'static) -> LogicalPlan {
+    LogicalPlan::Extension(Extension {
+        node: Arc::new(node),
+    })
 }
 
 /// The only input of a node that has one.

@@ -20,11 +20,12 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::kernels::cmp::gt;
 use datafusion::arrow::compute::{filter_record_batch, not, prep_null_mask_filter};
 use datafusion::arrow::datatypes::{
-    DataType, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    DataType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType,
 };
 use datafusion::common::{Result, internal_err};
 
+use super::closing::ticks;
 use crate::logical::EVENT_TIME;
 use crate::state::EventTimes;
 
@@ -99,30 +100,13 @@ fn row(batch: &RecordBatch, column: usize) -> Result<StructArray> {
 
 /// Which rows of a batch have an event time greater than the bound.
 fn beyond(batch: &RecordBatch, column: usize, bound: i64) -> Result<BooleanArray> {
-    let beyond = gt(&ticks(batch, column)?, &Int64Array::new_scalar(bound))?;
+    let beyond = gt(
+        &ticks(batch.column(column))?,
+        &Int64Array::new_scalar(bound),
+    )?;
     Ok(match beyond.null_count() {
         0 => beyond,
         _ => prep_null_mask_filter(&beyond),
-    })
-}
-
-/// The event times of a batch as plain numbers.
-fn ticks(batch: &RecordBatch, column: usize) -> Result<Int64Array> {
-    let times = batch.column(column);
-    Ok(match times.data_type() {
-        DataType::Timestamp(TimeUnit::Second, _) => times
-            .as_primitive::<TimestampSecondType>()
-            .reinterpret_cast::<Int64Type>(),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => times
-            .as_primitive::<TimestampMillisecondType>()
-            .reinterpret_cast::<Int64Type>(),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => times
-            .as_primitive::<TimestampMicrosecondType>()
-            .reinterpret_cast::<Int64Type>(),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => times
-            .as_primitive::<TimestampNanosecondType>()
-            .reinterpret_cast::<Int64Type>(),
-        other => return internal_err!("the event time is {other}"),
     })
 }
 
@@ -152,6 +136,7 @@ mod tests {
 
     use datafusion::arrow::array::{ArrayRef, TimestampMillisecondArray};
     use datafusion::arrow::compute::cast;
+    use datafusion::arrow::datatypes::Int64Type;
 
     use super::*;
 

@@ -26,7 +26,7 @@ use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef, UInt64Type};
 use datafusion::common::{Result, internal_datafusion_err, internal_err};
 
 use crate::config::{arrow_unit, unit_of};
-use crate::logical::{ASIDE, EVENT_TIME, NUMBER};
+use crate::logical::{ASIDE, EVENT_TIME, NUMBER, WATERMARK};
 use crate::state::SetAside;
 use crate::time::{Instant, Unit};
 
@@ -108,7 +108,7 @@ fn late_batch(
 
 /// Unit of the times of a table of rows.
 fn unit(schema: &SchemaRef) -> Result<Unit> {
-    match schema.field_with_name("_watermark")?.data_type() {
+    match schema.field_with_name(WATERMARK)?.data_type() {
         DataType::Timestamp(unit, _) => Ok(unit_of(unit)),
         other => internal_err!("a watermark is a timestamp, not {other}"),
     }

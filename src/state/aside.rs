@@ -1,7 +1,5 @@
 //! Rows that an operator did not count, for whoever wants to see them.
 
-use std::fmt;
-
 use datafusion::arrow::array::{ArrayRef, Int64Array};
 
 use crate::time::Unit;
@@ -31,12 +29,6 @@ impl Reason {
             Reason::Rejected => "rejected",
             Reason::Guarded => "guarded",
         }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

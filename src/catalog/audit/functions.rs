@@ -1,17 +1,14 @@
 //! The table functions: what each gives is computed when it is read.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, internal_datafusion_err, plan_err};
-use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, plan_err};
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 
@@ -19,6 +16,7 @@ use super::correction::{Correction, correct_schema};
 use super::lines::{audit, audit_schema};
 use super::plans::finite;
 use super::snapshot::{Snapshot, not_again};
+use crate::catalog::computed::{Computed, ComputedTable, Work, one_batch};
 use crate::catalog::functions::find;
 use crate::catalog::registry::StreamingTables;
 use crate::catalog::streaming_table::StreamingTable;
@@ -122,8 +120,8 @@ enum What {
     Correction,
 }
 
-/// The answer of a function, as a table.
-#[derive(Debug)]
+/// The answer of a function.
+#[derive(Debug, Clone)]
 struct Answer {
     what: What,
     table: Arc<StreamingTable>,
@@ -139,12 +137,12 @@ impl Answer {
         unbounded: &Arc<UnboundedTables>,
         schema: SchemaRef,
     ) -> Arc<dyn TableProvider> {
-        Arc::new(Self {
+        Arc::new(ComputedTable(Self {
             what,
             table,
             unbounded: Arc::clone(unbounded),
             schema,
-        })
+        }))
     }
 
     /// The plan of a recount.
@@ -161,111 +159,54 @@ impl Answer {
 }
 
 #[async_trait]
-impl TableProvider for Answer {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let state = state.as_any().downcast_ref::<SessionState>();
-        let state = state.ok_or_else(|| internal_datafusion_err!("a session of another kind"))?;
-        let state = asking(state, self.table.name())?;
-        let recount = match self.what {
-            What::Recount => Some(self.recount(&state).await?),
-            What::Audit | What::Correction => None,
-        };
-        let asked = Asked {
-            what: self.what,
-            table: Arc::clone(&self.table),
-            unbounded: Arc::clone(&self.unbounded),
-            state,
-            recount,
-            schema: self.schema(),
-        };
-        Ok(Arc::new(StreamingTableExec::try_new(
-            self.schema(),
-            vec![Arc::new(asked)],
-            projection,
-            None,
-            false,
-            limit,
-        )?))
-    }
-}
-
-/// What is computed when the table is read.
-struct Asked {
-    what: What,
-    table: Arc<StreamingTable>,
-    unbounded: Arc<UnboundedTables>,
-    state: SessionState,
-    recount: Option<Arc<dyn ExecutionPlan>>,
-    schema: SchemaRef,
-}
-
-impl fmt::Debug for Asked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked")
-            .field("what", &self.what)
-            .field("table", &self.table.name())
-            .finish_non_exhaustive()
-    }
-}
-
-impl PartitionStream for Asked {
+impl Computed for Answer {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let schema = Arc::clone(&self.schema);
-        if let Some(plan) = &self.recount {
-            let plan = Arc::clone(plan);
-            let rows = async move { execute_stream(plan, context) };
-            let shown = Arc::clone(&schema);
-            let rows = futures::stream::once(rows).try_flatten();
-            let rows = rows.map(move |batch| conform(&batch?, &shown));
-            return Box::pin(RecordBatchStreamAdapter::new(schema, rows));
+    async fn plan(&self, session: &SessionState) -> Result<Work> {
+        let state = asking(session, self.table.name())?;
+        if self.what == What::Recount {
+            return Ok(rows_of(self.recount(&state).await?, &self.schema));
         }
-        let (what, state) = (self.what, self.state.clone());
-        let (table, unbounded) = (Arc::clone(&self.table), Arc::clone(&self.unbounded));
-        let shown = Arc::clone(&schema);
-        let rows = async move { compute(what, &table, &unbounded, &state, &shown, &context).await };
-        let rows = futures::stream::once(rows.boxed());
-        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+        let (asked, state) = (self.clone(), Arc::new(state));
+        Ok(Box::new(move |context| {
+            let (asked, state) = (asked.clone(), Arc::clone(&state));
+            let schema = Arc::clone(&asked.schema);
+            let batch = async move { asked.compute(&state, &context).await };
+            one_batch(&schema, batch.boxed())
+        }))
     }
 }
 
-async fn compute(
-    what: What,
-    table: &StreamingTable,
-    unbounded: &UnboundedTables,
-    state: &SessionState,
-    schema: &SchemaRef,
-    context: &Arc<TaskContext>,
-) -> Result<RecordBatch> {
-    // An epoch that waits for an audit would wait for its own end.
-    if context
-        .session_config()
-        .get_extension::<Attached>()
-        .is_some()
-    {
-        return Err(recursive("A streaming table").into());
+/// The rows of a plan, in these columns.
+fn rows_of(plan: Arc<dyn ExecutionPlan>, schema: &SchemaRef) -> Work {
+    let schema = Arc::clone(schema);
+    Box::new(move |context| {
+        let (plan, shown) = (Arc::clone(&plan), Arc::clone(&schema));
+        let rows = futures::stream::once(async move { execute_stream(plan, context) });
+        let rows = rows.try_flatten();
+        let rows = rows.map(move |batch| conform(&batch?, &shown));
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows))
+    })
+}
+
+impl Answer {
+    async fn compute(
+        &self,
+        state: &SessionState,
+        context: &Arc<TaskContext>,
+    ) -> Result<RecordBatch> {
+        // An epoch that waits for an audit would wait for its own end.
+        let config = context.session_config();
+        if config.get_extension::<Attached>().is_some() {
+            return Err(recursive("A streaming table").into());
+        }
+        if self.what == What::Correction {
+            let found = Correction::find(&self.table, state, &self.unbounded, context);
+            return found.await?.to_rows();
+        }
+        let snapshot = Snapshot::take(&self.table, state, &self.unbounded, true).await?;
+        audit(&snapshot, &self.schema, context).await
     }
-    if what == What::Correction {
-        let correction = Correction::find(table, state, unbounded, context).await?;
-        return correction.to_rows();
-    }
-    let snapshot = Snapshot::take(table, state, unbounded, true).await?;
-    audit(&snapshot, schema, context).await
 }

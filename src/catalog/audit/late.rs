@@ -19,16 +19,13 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 
 use crate::error::Refusal;
-use crate::source::{AppendLog, behind};
-
-/// Column with the watermark that a row was judged by.
-pub(super) const WATERMARK: &str = "_watermark";
-/// Column that says why a row is here.
-const REASON: &str = "_reason";
+use crate::logical::REASON;
+use crate::source::AppendLog;
+use crate::state::Reason;
 
 /// Reasons of rows that are missing in closed windows, and of rows that the clause never saw.
-const LATE: [&str; 2] = ["late", "missed"];
-const GUARDED: [&str; 1] = ["guarded"];
+const LATE: [Reason; 2] = [Reason::Late, Reason::Missed];
+const GUARDED: [Reason; 1] = [Reason::Guarded];
 
 /// The rows of a table of late rows, by what they are.
 #[derive(Debug)]
@@ -51,47 +48,27 @@ impl LateRows {
     ///
     /// # Errors
     /// - `AUDIT_ROWS_GONE`: it has let rows go
-    /// - `AUDIT_UNSUPPORTED`: it has not the columns of a table of late rows
     pub(super) fn of(name: &str, log: &AppendLog, corrected: u64) -> Result<Self> {
         let schema = log.schema();
-        let all = log.snapshot();
         if log.base() > 0 {
             return Err(gone(name, log.base()).into());
         }
-        let found = [WATERMARK, REASON].map(|name| schema.index_of(name));
-        let [Ok(_), Ok(reason)] = found else {
-            return Err(Refusal::new(
-                "AUDIT_UNSUPPORTED",
-                "0A000",
-                format!("{name} is not a table of late rows: it has no columns {WATERMARK} and {REASON}."),
-            )
-            .hint("name a table that is not there yet: it is made with the streaming table")
-            .into());
-        };
-        let new = behind(&all, corrected);
-        let mut old = Vec::new();
-        let mut left = corrected;
-        for batch in &all {
-            let length = left.min(batch.num_rows() as u64);
-            left -= length;
-            old.push(batch.slice(0, usize::try_from(length).unwrap_or(usize::MAX)));
-        }
-        let with = |rows: &[RecordBatch], reasons: &[&str]| -> Result<Vec<RecordBatch>> {
+        let reason = schema.index_of(REASON)?;
+        let [old, new] = log.split_at(corrected);
+        let with = |rows: &[RecordBatch], reasons: &[Reason]| -> Result<Vec<RecordBatch>> {
             let kept = rows.iter().map(|batch| of_reasons(batch, reason, reasons));
             kept.collect()
         };
-        let number = |reasons: &[&str]| -> Result<u64> {
-            Ok(with(&all, reasons)?
-                .iter()
-                .map(|batch| batch.num_rows() as u64)
-                .sum())
+        let number = |reason: Reason| -> Result<u64> {
+            let of = with(&log.snapshot(), &[reason])?;
+            Ok(of.iter().map(|batch| batch.num_rows() as u64).sum())
         };
         Ok(Self {
             late: with(&new, &LATE)?,
             guarded: with(&new, &GUARDED)?,
             corrected: [with(&old, &LATE)?, with(&old, &GUARDED)?],
-            null: number(&["null"])?,
-            rejected: number(&["rejected"])?,
+            null: number(Reason::Null)?,
+            rejected: number(Reason::Rejected)?,
             schema: Arc::clone(schema),
         })
     }
@@ -108,12 +85,12 @@ pub(super) fn gone(name: &str, base: u64) -> Refusal {
 }
 
 /// The rows of a batch that are there for one of these reasons.
-fn of_reasons(batch: &RecordBatch, column: usize, reasons: &[&str]) -> Result<RecordBatch> {
+fn of_reasons(batch: &RecordBatch, column: usize, reasons: &[Reason]) -> Result<RecordBatch> {
     let text = cast(batch.column(column), &DataType::Utf8)?;
     let text = text.as_string::<i32>();
     let wanted: BooleanArray = text
         .iter()
-        .map(|text| Some(text.is_some_and(|text| reasons.contains(&text))))
+        .map(|text| Some(reasons.iter().any(|reason| text == Some(reason.name()))))
         .collect();
     Ok(filter_record_batch(batch, &wanted)?)
 }

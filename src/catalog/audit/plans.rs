@@ -113,7 +113,7 @@ pub(super) fn late_leaf(
     });
     let watermark = Expr::Column(Column::new(
         Some(TableReference::bare("__tidegate_late")),
-        super::late::WATERMARK,
+        crate::logical::WATERMARK,
     ));
     let columns: Vec<Expr> = columns.chain([watermark.alias(WATERMARK)]).collect();
     late.project(columns)?.build()

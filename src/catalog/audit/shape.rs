@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Volatility};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
 use crate::error::Refusal;
 use crate::logical::{
     Bin, GroupTime, StreamAggregate, StreamDeduplicate, StreamQuery, TimeValue, Watermark,
-    group_columns, is_stream_scan,
+    group_columns, is_fixed, is_stream_scan,
 };
 use crate::time::Span;
 
@@ -201,7 +201,7 @@ fn aggregated(expr: &Expr, schema: &DFSchema) -> Held {
         return Held::Unstable;
     };
     let (name, params) = (call.func.name(), &call.params);
-    if UNSTABLE.contains(&name) || name.starts_with("approx") || !is_repeatable(expr) {
+    if UNSTABLE.contains(&name) || name.starts_with("approx") || !is_fixed(expr) {
         return Held::Unstable;
     }
     let counts_all = |arg: &Expr| match arg {
@@ -213,18 +213,6 @@ fn aggregated(expr: &Expr, schema: &DFSchema) -> Held {
         true => Held::Count,
         false => Held::Stable,
     }
-}
-
-/// Whether an expression has the same value whenever it is computed.
-fn is_repeatable(expr: &Expr) -> bool {
-    let changes = expr.exists(|part| {
-        Ok(match part {
-            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
-            Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) => true,
-            _ => false,
-        })
-    });
-    changes.is_ok_and(|changes| !changes)
 }
 
 /// What an expression over columns gives.
@@ -254,7 +242,7 @@ fn computed(expr: &Expr, schema: &DFSchema, input: &[Held]) -> Held {
         .into_iter()
         .map(|column| of(column).unwrap_or(Held::Unstable))
         .collect();
-    if !is_repeatable(expr) || held.contains(&Held::Unstable) {
+    if !is_fixed(expr) || held.contains(&Held::Unstable) {
         return Held::Unstable;
     }
     match !held.is_empty() && held.iter().all(|held| is_of_groups(*held)) {

@@ -72,7 +72,7 @@ impl Snapshot {
         let state = counting(state);
         let run = table.hold().await;
         if run.is_ahead {
-            return Err(not_settled(table.bare_name()).into());
+            return Err(not_on_disk(table.bare_name()).into());
         }
         if let Some(base) = table.first_row().filter(|base| *base > 0) {
             return Err(gone(table.bare_name(), base).into());
@@ -236,24 +236,26 @@ async fn rest_of(
     Ok(rows)
 }
 
-/// The refusal to look at a table whose last epoch is nowhere but in memory.
-fn not_settled(name: &str) -> Refusal {
-    Refusal::new(
-        "AUDIT_NOT_SETTLED",
-        "55000",
-        format!("The last epoch of {name} did not reach the disk: what is published and what was read are of two epochs."),
-    )
-    .hint(format!("first write REFRESH STREAMING TABLE {name}"))
+/// The refusal to look at a table between two states that a refresh would settle.
+fn not_settled(name: &str, why: &str) -> Refusal {
+    Refusal::new("AUDIT_NOT_SETTLED", "55000", why)
+        .hint(format!("first write REFRESH STREAMING TABLE {name}"))
 }
 
-/// The refusal to look at a table that has read a part of what was there first.
+/// The last epoch is nowhere but in memory.
+fn not_on_disk(name: &str) -> Refusal {
+    let why = format!(
+        "The last epoch of {name} did not reach the disk: what is published and what was read are of two epochs."
+    );
+    not_settled(name, &why)
+}
+
+/// A part of what was there first has been read.
 fn in_the_middle(name: &str) -> Refusal {
-    Refusal::new(
-        "AUDIT_NOT_SETTLED",
-        "55000",
-        format!("{name} is reading what was there first in the order of event time, and has not come to its end."),
-    )
-    .hint(format!("first write REFRESH STREAMING TABLE {name}"))
+    let why = format!(
+        "{name} is reading what was there first in the order of event time, and has not come to its end."
+    );
+    not_settled(name, &why)
 }
 
 /// The refusal to explain what nobody has kept.

@@ -28,6 +28,7 @@ use datafusion::common::Result;
 use self::arguments::{given_delays, optional_text, text, wrong_count};
 use self::measure::{disorder_schema, outcome_schema};
 use self::question::{Asked, Question};
+use super::computed::ComputedTable;
 use crate::sql::window_length;
 
 /// `lateness('table', 'event time', 'window' [, 'epoch_by' [, 'delay, …']])`: what some delays would lead to, for
@@ -74,7 +75,7 @@ impl TableFunctionImpl for LatenessFunction {
             .get(1)
             .map(|delays| optional_text(delays, "the list of delays"));
         let delays = delays.transpose()?.flatten();
-        Ok(Arc::new(Question {
+        Ok(Arc::new(ComputedTable(Question {
             table: text(table, "the table")?,
             column: text(column, "the event time")?,
             schema: outcome_schema(),
@@ -83,7 +84,7 @@ impl TableFunctionImpl for LatenessFunction {
                 epoch_by: epoch_by.transpose()?.flatten(),
                 delays: delays.as_deref().map(given_delays).transpose()?,
             },
-        }))
+        })))
     }
 }
 
@@ -94,11 +95,11 @@ impl TableFunctionImpl for OutOfOrderFunction {
                 "out_of_order() takes a table and its event time.",
             ));
         };
-        Ok(Arc::new(Question {
+        Ok(Arc::new(ComputedTable(Question {
             table: text(table, "the table")?,
             column: text(column, "the event time")?,
             schema: disorder_schema(),
             asked: Asked::OutOfOrder,
-        }))
+        })))
     }
 }

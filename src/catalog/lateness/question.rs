@@ -3,23 +3,19 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, TableReference, internal_datafusion_err};
-use datafusion::datasource::TableType;
-use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
-use datafusion::logical_expr::Expr;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use futures::stream;
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::TableType;
 
 use super::arguments::given_delays;
 use super::measure::measure;
+use crate::catalog::computed::{Computed, Work, one_batch};
 use crate::config::{InitialOrder, TidegateOptions, options, shown_columns, unit_of};
 use crate::error::Refusal;
+use crate::physical::ticks;
 use crate::source::{Cursor, Limits, ReadEnv, no_epoch_column};
 use crate::state::RowFeed;
 use crate::time::{Span, Unit};
@@ -45,30 +41,16 @@ pub(super) enum Asked {
 }
 
 #[async_trait]
-impl TableProvider for Question {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+impl Computed for Question {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Temporary
-    }
-
-    async fn scan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let session = session
-            .as_any()
-            .downcast_ref::<SessionState>()
-            .ok_or_else(|| internal_datafusion_err!("a table is measured by a SessionState"))?;
-        let pass = Arc::new(self.pass(session).await?);
-        let exec =
-            StreamingTableExec::try_new(self.schema(), vec![pass], projection, None, false, limit)?;
-        Ok(Arc::new(exec))
+    async fn plan(&self, session: &SessionState) -> Result<Work> {
+        let pass = self.pass(session).await?;
+        Ok(Box::new(move |task| {
+            one_batch(&pass.schema, pass.clone().run(task))
+        }))
     }
 }
 
@@ -115,21 +97,6 @@ struct Pass {
     schema: SchemaRef,
 }
 
-impl PartitionStream for Pass {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, task: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let pass = self.clone();
-        let answer = stream::once(async move { pass.run(task).await });
-        Box::pin(RecordBatchStreamAdapter::new(
-            Arc::clone(&self.schema),
-            answer,
-        ))
-    }
-}
-
 impl Pass {
     async fn run(self, task: Arc<TaskContext>) -> Result<RecordBatch> {
         let mut measure = measure(&self.asked, self.unit)?;
@@ -163,12 +130,6 @@ impl Pass {
             tokio::task::yield_now().await;
         }
     }
-}
-
-/// Event times as ticks.
-fn ticks(times: &ArrayRef) -> Result<Int64Array> {
-    let ticks = cast(times, &DataType::Int64)?;
-    Ok(ticks.as_primitive::<Int64Type>().clone())
 }
 
 /// Where epochs of the pass end.
