@@ -311,3 +311,77 @@ async fn a_reader_of_a_table_that_went_back_is_told() {
     run(&ctx, "REFRESH STREAMING TABLE b FULL").await;
     assert_eq!(run(&ctx, "SELECT v FROM b").await, ["0", "1", "2"]);
 }
+
+/// What a session does with a file of this text that came into the folder of `t`: the REFRESH, then the late rows.
+async fn behind(dir: &Path, name: &str, text: &str) -> Vec<String> {
+    fs::write(dir.join("files").join(name), text).unwrap();
+    let ctx = open(&dir.join("data")).await;
+    ctx.refresh("q").await.unwrap();
+    run(
+        &ctx,
+        "SELECT * EXCLUDE (_window_start, _window_end, _operator, _watermark, _late_by) FROM l",
+    )
+    .await
+}
+
+#[tokio::test]
+async fn late_rows_stay_when_their_source_gains_and_loses_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, files) = (dir.path(), dir.path().join("files"));
+    fs::create_dir(&files).unwrap();
+    fs::write(files.join("a"), "ts,k\n2026-03-02T12:00:00,0\n").unwrap();
+    let ctx = open(&dir.join("data")).await;
+    let location = files.display();
+    run(&ctx, &format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{location}/' OPTIONS ('format.has_header' 'true')")).await;
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE q WITH (late_rows = 'l') AS SELECT window.start, count(*) AS n
+        FROM STREAM t WATERMARK ts DELAY OF INTERVAL 5 MINUTES GROUP BY window(ts, '5 minutes')",
+    )
+    .await;
+    ctx.refresh("q").await.unwrap();
+    drop(ctx);
+    let late = behind(dir, "b", "ts,k\n2026-03-02T10:01:00,1\n").await;
+    assert_eq!(late, ["2026-03-02T10:01:00 1 1 late"]);
+    fs::remove_file(files.join("a")).unwrap();
+    fs::remove_file(files.join("b")).unwrap();
+    let late = behind(dir, "c", "ts,x\n2026-03-02T10:02:00,new\n").await;
+    assert_eq!(
+        late,
+        [
+            "2026-03-02T10:01:00 NULL 1 1 late",
+            "2026-03-02T10:02:00 new NULL 2 late"
+        ]
+    );
+    // Once the columns are others, and once more as they were.
+    for (file, row) in [
+        ("d", "2026-03-02T10:03:00,more\n"),
+        ("e", "2026-03-02T10:04:00,most\n"),
+    ] {
+        behind(dir, file, &format!("ts,x\n{row}")).await;
+    }
+    let ctx = open(&dir.join("data")).await;
+    let late = "SELECT x, k, _epoch FROM l";
+    let all = ["NULL 1 1", "more NULL 3", "most NULL 4", "new NULL 2"];
+    assert_eq!(run(&ctx, late).await, all);
+    // The query that takes the place of this one has the same late rows.
+    run(
+        &ctx,
+        "CREATE OR REFRESH STREAMING TABLE q WITH (late_rows = 'l') AS SELECT window.start, count(*) AS n
+        FROM STREAM t WATERMARK ts DELAY OF INTERVAL 6 MINUTES GROUP BY window(ts, '5 minutes')",
+    )
+    .await;
+    assert_eq!(run(&ctx, late).await, all);
+    drop(ctx);
+    for file in ["c", "d", "e"] {
+        fs::remove_file(files.join(file)).unwrap();
+    }
+    fs::write(files.join("f"), "ts,x\n2026-03-02T10:04:00,7\n").unwrap();
+    let ctx = open(&dir.join("data")).await;
+    let error = refused(&ctx, "REFRESH STREAMING TABLE q").await;
+    assert!(error.contains("[STREAMING_QUERY_CHANGED]"), "{error}");
+    assert!(
+        error.contains("The columns of datafusion.public.l were "),
+        "{error}"
+    );
+}

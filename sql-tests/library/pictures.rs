@@ -187,13 +187,61 @@ async fn rows_are_judged_as_the_query_judged_them() {
         );
         assert_eq!(points(&picture), 7, "{query}");
         let fills = picture.open.fills.len() as u64;
-        let are_windows = [" window(", "date_trunc"]
+        let are_windows = ["window(", "date_trunc"]
             .iter()
             .any(|word| query.contains(word));
         let open = if are_windows { picture.open.windows } else { 0 };
         assert_eq!(fills, open, "{query}");
         assert!(picture.to_svg().unwrap().ends_with("</svg>\n"), "{query}");
     }
+}
+
+/// Minutes from 09:00 to the begin and the end of each window, epochs from its first row until it closed, rows.
+fn drawn(picture: &Picture) -> Vec<(i64, i64, f64, Option<f64>, u64)> {
+    let minutes = |instant: Instant| {
+        let begin = 1_790_845_200_i128 * 1_000_000_000;
+        i64::try_from((instant.nanos() - begin) / 60_000_000_000).unwrap()
+    };
+    let windows = picture.windows.iter();
+    let windows = windows.map(|one| {
+        let (begin, end) = (minutes(one.begin), minutes(one.end));
+        (begin, end, one.from, one.to, one.rows)
+    });
+    windows.collect()
+}
+
+#[tokio::test]
+async fn sessions_are_drawn_as_the_query_made_them() {
+    let query = "SELECT session_window.start AS s, k, count(*) AS n FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 MINUTES
+        GROUP BY session_window(ts, '5 minutes'), k";
+    let picture = picture(
+        query,
+        &[
+            "('2026-10-01T09:00:00', 1), ('2026-10-01T09:04:00', 1), ('2026-10-01T09:02:00', 2), ('2026-10-01T09:30:00', 1)",
+            // The first is late, though it would touch; the second joins the open session of its key.
+            "('2026-10-01T09:08:00', 1), ('2026-10-01T09:34:00', 1), ('2026-10-01T09:50:00', 2)",
+            "('2026-10-01T09:53:00', 2), ('2026-10-01T09:54:00', 1)",
+        ],
+    )
+    .await;
+    assert_eq!((picture.late.counted, picture.late.found), (1, 1));
+    assert_eq!(
+        drawn(&picture),
+        [
+            (0, 9, 0.125, Some(1.0), 2),
+            (2, 7, 0.625, Some(1.0), 1),
+            (30, 39, 0.875, Some(2.0), 2),
+            (50, 58, 1.0 + 2.5 / 3.0, None, 2),
+            (54, 59, 2.75, None, 1),
+        ]
+    );
+    let fills: Vec<u64> = picture.open.fills.iter().map(|fill| fill.rows).collect();
+    assert_eq!((fills, picture.open.windows), (vec![2, 1], 2));
+    assert!(
+        picture
+            .to_text(80, false)
+            .contains("2 open windows with 3 rows")
+    );
 }
 
 #[tokio::test]
@@ -302,9 +350,20 @@ async fn a_database_that_was_opened_again_has_its_pictures() {
         "INSERT INTO t VALUES ('2026-10-01T09:05:00', 1), ('2026-10-01T12:30:00', 1)",
     )
     .await;
-    ctx.refresh("q").await.unwrap();
-    let before = ctx.picture("q", all()).await.unwrap();
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE p AS SELECT session_window.start AS s, k, count(*) AS n
+        FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY session_window(ts, '1 hour'), k",
+    )
+    .await;
+    let mut before = Vec::new();
+    for table in ["q", "p"] {
+        ctx.refresh(table).await.unwrap();
+        before.push(ctx.picture(table, all()).await.unwrap());
+    }
     let ctx = ctx.reopen().await.unwrap();
-    assert_eq!(ctx.picture("q", all()).await.unwrap(), before);
-    assert_eq!(before.open.fills.len(), 1);
+    for (table, before) in ["q", "p"].into_iter().zip(before) {
+        assert_eq!(ctx.picture(table, all()).await.unwrap(), before);
+        assert_eq!(before.open.fills.len(), 1, "{table}");
+    }
 }

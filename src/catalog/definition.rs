@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipTyp
 use datafusion::sql::parser::Statement;
 
 use super::audit::{Shape, shape_of};
+use super::late_columns::{takes, widened};
 use super::replace_table::ReplaceTable;
 use super::table_options::TableOptions;
 use super::unbounded::UnboundedTables;
@@ -168,7 +169,7 @@ impl Definition {
                 .map_or_else(|| "none".to_owned(), |limit| limit.to_string())
         };
         let late = |one: &Self| match &one.late {
-            Some(late) => format!("{}({})", late.name, shown_columns(late.schema.fields())),
+            Some(late) => late.name.to_string(),
             None => "none".to_owned(),
         };
         let aspects = [
@@ -202,6 +203,19 @@ impl Definition {
             )
             .hint("write CREATE OR REPLACE STREAMING TABLE to begin anew, or REFRESH STREAMING TABLE")
             .into()),
+        }
+    }
+
+    /// Gives the table of late rows the columns of the rows that it has, beside those of rows to come; the refusal if
+    /// it cannot have both.
+    pub fn keep_late_columns(&mut self, kept: &SchemaRef) -> Option<Refusal> {
+        let late = self.late.as_mut()?;
+        match widened(&late.schema, kept) {
+            Some(schema) => {
+                late.schema = schema;
+                None
+            }
+            None => Some(late_columns_changed(&late.name, kept, &late.schema)),
         }
     }
 
@@ -242,8 +256,9 @@ impl Definition {
             Some(late) => {
                 // Whether anything is ever left out was asked when it was defined.
                 let carrying = carry_rows(plan, true)?;
-                if carrying.schema != late.schema {
-                    return Err(late_columns_changed(late, &carrying.schema).into());
+                if !takes(&late.schema, &carrying.schema) {
+                    let (name, was) = (&late.name, &late.schema);
+                    return Err(late_columns_changed(name, was, &carrying.schema).into());
                 }
                 Ok((carrying.plan, state))
             }
@@ -269,18 +284,17 @@ fn recursive() -> Refusal {
 }
 
 /// The refusal of a query whose rows are others than those that were kept of it.
-fn late_columns_changed(late: &LateRows, now: &SchemaRef) -> Refusal {
+fn late_columns_changed(name: &TableReference, was: &SchemaRef, now: &SchemaRef) -> Refusal {
     Refusal::new(
         "STREAMING_QUERY_CHANGED",
         "42K0E",
         format!(
-            "The columns of {} were {}, they are {}: a table or view that the query reads is another one.",
-            late.name,
-            shown_columns(late.schema.fields()),
+            "The columns of {name} were {}, they are {}: a table or view that the query reads is another one.",
+            shown_columns(was.fields()),
             shown_columns(now.fields())
         ),
     )
-    .hint("write CREATE OR REPLACE STREAMING TABLE")
+    .hint("bring back what it reads, or write CREATE OR REPLACE STREAMING TABLE")
 }
 
 /// The table of rows that a query does not count.

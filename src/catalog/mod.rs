@@ -6,6 +6,7 @@ mod correcting;
 mod database;
 mod definition;
 mod functions;
+mod late_columns;
 mod lateness;
 mod outlet;
 mod picture;

@@ -3,6 +3,7 @@
 mod pieces;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use self::pieces::{
     epoch_piece, from_json, json_row, log_pieces, number_of_first, retained_rows, signed,
 };
 use super::correcting::{Corrected, Correcting};
+use super::late_columns::in_columns;
 use super::replace_table::ReplaceTable;
 use crate::checkpoint::{Piece, Restored, Until, Whole};
 use crate::query::{EpochProgress, EpochRows, EpochSink, Totals};
@@ -57,6 +59,9 @@ pub(super) struct TableResult {
     reached: Mutex<BTreeMap<String, u64>>,
     /// What the last correction had seen.
     corrected: Mutex<Option<Corrected>>,
+    /// Whether the checkpoint has rows that were not counted in other columns than the table: the next epoch writes
+    /// them again.
+    widened: AtomicBool,
 }
 
 /// What is shown of the epochs.
@@ -83,6 +88,7 @@ impl TableResult {
             begun: Mutex::default(),
             reached: Mutex::default(),
             corrected: Mutex::default(),
+            widened: AtomicBool::default(),
         }
     }
 
@@ -172,6 +178,7 @@ impl TableResult {
             }
             (Rows::Sink { .. }, _) => {}
         }
+        self.widened.store(false, Ordering::SeqCst);
         if let Some(correcting) = correcting {
             *self
                 .corrected
@@ -232,7 +239,7 @@ impl TableResult {
             epoch_piece(&progress)?,
         ];
         if let Some(log) = &self.late {
-            pieces.extend(log_pieces(&LATE, log, late)?);
+            pieces.extend(self.late_pieces(log, late)?);
         }
         pieces.extend(self.correction_pieces(correcting)?);
         match &self.rows {
@@ -254,6 +261,17 @@ impl TableResult {
                 pieces.extend([result, Piece::replacing(EMITTED, rows.to_vec())]);
             }
             Rows::Replace(_) => pieces.push(Piece::replacing(RESULT, rows.to_vec())),
+        }
+        Ok(pieces)
+    }
+
+    /// The pieces of the rows that were not counted; all of them where they have come into other columns.
+    fn late_pieces(&self, log: &AppendLog, late: &[RecordBatch]) -> Result<Vec<Piece>> {
+        let mut pieces = log_pieces(&LATE, log, late)?;
+        if self.widened.load(Ordering::SeqCst)
+            && let Some(rows) = pieces.first_mut()
+        {
+            *rows = Piece::replacing(LATE.rows, [log.snapshot(), late.to_vec()].concat());
         }
         Ok(pieces)
     }
@@ -300,7 +318,12 @@ impl TableResult {
         let result = piece(RESULT);
         let mut emitted = piece(EMITTED);
         if let Some(log) = &self.late {
-            let rows = piece(LATE.rows);
+            let kept = piece(LATE.rows);
+            let others = |batch: &RecordBatch| batch.schema() != *log.schema();
+            self.widened
+                .store(kept.iter().any(others), Ordering::SeqCst);
+            let rows = kept.iter().map(|batch| in_columns(batch, log.schema()));
+            let rows = rows.collect::<Result<Vec<_>>>()?;
             let stored: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
             let end = columns_of::<1>(&LATE.end.map(piece).unwrap_or_default())?;
             let end = end.first().map_or(stored, |[end]| end.unsigned_abs());
@@ -348,6 +371,12 @@ impl TableResult {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = false;
         Ok(())
     }
+}
+
+/// The columns of the rows that were not counted, as a checkpoint has them; none where it has no such row.
+pub(super) fn late_columns(restored: &Restored) -> Option<SchemaRef> {
+    let rows = restored.pieces.get(LATE.rows)?.first()?;
+    Some(rows.schema())
 }
 
 /// A record with the number of rows that were taken.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, TableReference, internal_err};
@@ -19,7 +20,7 @@ use super::correcting::{Corrected, Correcting};
 use super::definition::Definition;
 use super::refused_table::RefusedTable;
 use super::replace_table::ReplaceTable;
-use super::result::{Refreshing, Rows, TableResult};
+use super::result::{Refreshing, Rows, TableResult, late_columns};
 use super::unbounded::UnboundedTables;
 use crate::checkpoint::{Checkpoint, Restored};
 use crate::config::OutputMode;
@@ -170,6 +171,11 @@ impl StreamingTable {
         Ok(())
     }
 
+    /// The columns of the rows that were not counted, as a checkpoint has them; none where it has no such row.
+    pub fn late_columns(restored: &Restored) -> Option<SchemaRef> {
+        late_columns(restored)
+    }
+
     /// Keeps the query from running while the guard is held; nothing of it is on its way to the disk then.
     pub async fn hold(&self) -> OwnedMutexGuard<RunState> {
         let mut run = Arc::clone(&self.run).lock_owned().await;
@@ -191,7 +197,9 @@ impl StreamingTable {
     }
 
     /// The same table under another query whose state is of the same form: it goes on from where it is.
-    pub fn redefined(&self, definition: Definition) -> Self {
+    pub fn redefined(&self, mut definition: Definition) -> Self {
+        // Late rows that are there have their columns.
+        definition.late = self.definition.late.clone();
         Self {
             name: self.name.clone(),
             bare_name: self.bare_name.clone(),

@@ -370,11 +370,16 @@ impl StreamContext {
         let name = TableReference::parse_str(&entry.quoted);
         // The session may have another schema now than when it was defined.
         create.name = name.clone();
-        let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
+        let mut definition =
+            Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
         let outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
         let former = self.cleaners(&entry.former, outlet.as_ref())?;
-        let changed = changed_columns(entry, &definition);
         let kept = self.checkpoints_kept(&definition)?;
+        let opened = Checkpoint::open(database.disk(), Database::QUERIES, &entry.id, kept);
+        let had = opened.as_ref().ok().map(|(_, had)| had);
+        let late = had.and_then(StreamingTable::late_columns);
+        let changed =
+            changed_columns(entry, &definition).or_else(|| definition.keep_late_columns(&late?));
         let retention = self.retentions(&entry.name, &definition);
         let table = StreamingTable::new(
             entry.name.clone(),
@@ -385,7 +390,6 @@ impl StreamContext {
             retention,
             former,
         );
-        let opened = Checkpoint::open(database.disk(), Database::QUERIES, &entry.id, kept);
         let table = match opened {
             _ if changed.is_some() => changed.into_iter().fold(table, StreamingTable::damaged),
             Ok((checkpoint, restored)) => match table.restore(&restored) {

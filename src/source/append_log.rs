@@ -402,6 +402,11 @@ impl AppendLog {
         self.inner_mut().hidden.extend(rows);
     }
 
+    /// Whether a row before the one of this number is hidden.
+    pub fn hides_before(&self, row: u64) -> bool {
+        self.inner().hidden.range(..row).next().is_some()
+    }
+
     /// Whether a row is hidden.
     pub fn is_hidden(&self, row: u64) -> bool {
         self.inner().hidden.contains(&row)

@@ -13,9 +13,10 @@ use super::aside::SetAside;
 use super::dedup::DedupState;
 use super::gate::{GateState, rows_in, rows_of};
 use super::memory::StateMemory;
+use super::sessions::{self, Session};
 use super::times::EventTimes;
 use super::watermarks::{Observed, Watermarks};
-use crate::time::Instant;
+use crate::time::{Closed, Instant};
 
 /// The rows of one source in one epoch.
 #[derive(Debug, Clone, Default)]
@@ -162,6 +163,28 @@ impl QueryState {
             .get(&id)
             .map(|gate| gate.rows_by_slice())
             .unwrap_or_default())
+    }
+
+    /// The open sessions of the gate with this number and name, whose groups have so many keys: also those of a
+    /// checkpoint that the gate has not taken in yet. Sessions in `closed` have closed.
+    ///
+    /// # Errors
+    /// - the checkpoint has something else there
+    pub fn open_sessions(
+        &self,
+        id: usize,
+        name: &str,
+        keys: usize,
+        closed: Closed,
+    ) -> Result<Vec<Session>> {
+        if let Some(saved) = self.saved_piece(name) {
+            let open = sessions::replay(&saved, keys, closed)?;
+            return sessions::sessions(open.as_slice(), keys);
+        }
+        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates
+            .get(&id)
+            .map_or_else(|| Ok(Vec::new()), |gate| gate.open_sessions())
     }
 
     fn all_gates(&self) -> Vec<Arc<GateState>> {

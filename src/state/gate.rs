@@ -41,7 +41,7 @@ use super::epoch::Epoch;
 use super::groups::KeyIndex;
 use super::memory::StateMemory;
 use super::runs::{self, Part, Run, TIMELESS};
-use super::sessions::{self, Settled};
+use super::sessions::{self, Session, Settled};
 use super::spill::SpillFiles;
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
@@ -497,6 +497,26 @@ impl GateState {
                 kept.map(|(slice, rows)| (*slice, *rows)).collect()
             }
         }
+    }
+
+    /// The sessions that are open; none of a gate that has windows of another kind.
+    ///
+    /// # Errors
+    /// - keys of a type that cannot be grouped by
+    pub fn open_sessions(&self) -> Result<Vec<Session>> {
+        if self.shape != GateShape::Sessions {
+            return Ok(Vec::new());
+        }
+        let partitions: Vec<_> = lock(&self.partitions).clone();
+        let of_partition = partitions.iter().map(|partition| {
+            let runs: Vec<_> = lock(partition)
+                .kept
+                .values()
+                .flat_map(|runs| resident(runs))
+                .collect();
+            sessions::sessions(&runs, self.keys)
+        });
+        Ok(of_partition.collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// Rows of partial state held: groups, counted once for each run they are in.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, PrimitiveArray};
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, SchemaRef,
+    ArrowPrimitiveType, DataType, Field, Float16Type, Float32Type, Float64Type, Schema, SchemaRef,
 };
 use datafusion::common::Result;
 use datafusion::logical_expr::EmitTo;
@@ -35,6 +35,18 @@ impl KeyNumbers {
             false => Some(new_group_values(keys, &GroupOrdering::None)?),
         };
         Ok(Self { values })
+    }
+
+    /// Of keys like these.
+    ///
+    /// # Errors
+    /// - a type that cannot be grouped by
+    pub fn of(keys: &[ArrayRef]) -> Result<Self> {
+        let fields = keys.iter().enumerate();
+        let fields: Vec<Field> = fields
+            .map(|(at, key)| Field::new(at.to_string(), key.data_type().clone(), true))
+            .collect();
+        Self::try_new(Arc::new(Schema::new(fields)))
     }
 
     /// Whether there are key columns.
@@ -80,7 +92,7 @@ impl KeyNumbers {
 }
 
 /// Keys with one zero: 0.0 and -0.0 are one group, though their bytes differ.
-pub(super) fn with_one_zero(keys: &[ArrayRef]) -> Vec<ArrayRef> {
+pub fn with_one_zero(keys: &[ArrayRef]) -> Vec<ArrayRef> {
     keys.iter()
         .map(|key| match key.data_type() {
             DataType::Float64 => one_zero::<Float64Type>(key),

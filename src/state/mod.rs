@@ -40,11 +40,11 @@ pub use gate::{
     rows_of,
 };
 pub use idleness::Idleness;
-pub use keys::KeyNumbers;
+pub use keys::{KeyNumbers, with_one_zero};
 pub use lateness::{BUCKETS, Disorder, Lateness, Outcome, WINDOWS, usual_delays};
 pub use memory::MEMORY_LIMIT;
 pub use partial::{Arguments, PartialAggregate};
 pub use runs::{Part, coalesced, slices};
-pub use sessions::{Merged, merge};
+pub use sessions::{Merged, Session, merge};
 pub use times::EventTimes;
 pub use watermarks::{Observed, Watermarks};

@@ -11,11 +11,13 @@
 //! Merging is associative, so fragments of an epoch merge with the sessions kept from earlier ones in
 //! the same way. Source: Spark's `session_window`.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, min, not, sum};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::common::{Result, internal_datafusion_err};
-use std::sync::Arc;
 
 use super::keys::{KeyNumbers, with_one_zero};
 use crate::time::Closed;
@@ -78,11 +80,7 @@ struct Stretch {
 /// A number for each row's key, and how many keys there are.
 fn numbered(keys: &[ArrayRef], rows: usize) -> Result<(Vec<usize>, usize)> {
     let keys = with_one_zero(keys);
-    let fields = keys.iter().enumerate();
-    let fields: Vec<Field> = fields
-        .map(|(at, key)| Field::new(at.to_string(), key.data_type().clone(), true))
-        .collect();
-    let mut numbers = KeyNumbers::try_new(Arc::new(Schema::new(fields)))?;
+    let mut numbers = KeyNumbers::of(&keys)?;
     let mut of_rows = Vec::with_capacity(rows);
     numbers.number(&keys, rows, &mut of_rows)?;
     Ok((of_rows, numbers.count()))
@@ -124,6 +122,39 @@ fn sweep(stretches: &mut [Stretch], bounds: &mut [(i64, i64)]) -> u64 {
         (rest, sessions) = (behind, sessions + 1);
     }
     sessions
+}
+
+/// A session, and how many rows were aggregated into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// Begin, inclusive.
+    pub begin: i64,
+    /// End, exclusive.
+    pub end: i64,
+    /// Its rows.
+    pub rows: u64,
+}
+
+/// The sessions of runs `(start, end, keys …, states …, rows)`, in the order of their keys' first rows.
+pub(super) fn sessions(runs: &[RecordBatch], keys: usize) -> Result<Vec<Session>> {
+    let Some(first) = runs.first() else {
+        return Ok(Vec::new());
+    };
+    let all = concat_batches(&first.schema(), runs)?;
+    let merged = merge(key_columns(&all, keys), bound(&all, 0)?, bound(&all, 1)?)?;
+    let (numbers, _) = numbered(key_columns(&all, keys), all.num_rows())?;
+    let counts = bound(&all, all.num_columns().saturating_sub(1))?;
+    let bounds = merged.starts.values().iter().zip(merged.ends.values());
+    let mut sessions: BTreeMap<(usize, i64), Session> = BTreeMap::new();
+    for ((key, (begin, end)), rows) in numbers.iter().zip(bounds).zip(counts.values()) {
+        let session = sessions.entry((*key, *begin)).or_insert(Session {
+            begin: *begin,
+            end: *end,
+            rows: 0,
+        });
+        session.rows += rows.unsigned_abs();
+    }
+    Ok(sessions.into_values().collect())
 }
 
 /// What becomes of runs `(start, end, keys …, states …, rows)` at the end of an epoch.
@@ -268,12 +299,14 @@ fn key_columns(run: &RecordBatch, keys: usize) -> &[ArrayRef] {
     run.columns().get(2..2 + keys).unwrap_or_default()
 }
 
-/// A bound: the first or the second column.
+/// A column of numbers: the first two are the bounds, the last one counts rows.
 fn bound(run: &RecordBatch, at: usize) -> Result<&Int64Array> {
     run.columns()
         .get(at)
         .and_then(|column| column.as_primitive_opt::<Int64Type>())
-        .ok_or_else(|| internal_datafusion_err!("a run of sessions begins with its bounds"))
+        .ok_or_else(|| {
+            internal_datafusion_err!("a run of sessions has its bounds first and its rows last")
+        })
 }
 
 /// Where the first session of a run ends.

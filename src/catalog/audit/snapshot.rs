@@ -21,7 +21,7 @@ use crate::catalog::unbounded::UnboundedTables;
 use crate::config::{InitialOrder, OutputMode, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{stream_scan, stream_scans};
-use crate::query::SourceStanding;
+use crate::query::{SourceStanding, home, short};
 use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, open};
 use crate::time::Instant;
 
@@ -79,11 +79,12 @@ impl Snapshot {
         }
         let source = Source::of(table, &plan, run.positions(), &state).await?;
         let corrected = table.corrected();
-        let (late, late_rows) = match table.late_log() {
+        let late_log = table.late_log();
+        let late_rows = late_log.as_ref().map_or(0, |(_, log)| log.rows());
+        let late = match late_log.filter(|_| with_late) {
             Some((name, log)) => {
                 let corrected = corrected.map_or(0, |seen| seen.late_rows);
-                let late = LateRows::of(&name.to_string(), &log, corrected)?;
-                (Some(late), log.rows())
+                Some(LateRows::of(&name.to_string(), &log, corrected)?)
             }
             None if with_late
                 && definition.mode != OutputMode::Complete
@@ -91,7 +92,7 @@ impl Snapshot {
             {
                 return Err(not_kept(table.bare_name()).into());
             }
-            None => (None, 0),
+            None => None,
         };
         let over = |provider: &Arc<dyn TableProvider>| finite(plan.clone(), Some(provider));
         let last = table.last_epoch();
@@ -158,7 +159,9 @@ impl Source {
         }
         refuse_changed(table)?;
         if let Some(append) = scan.provider.downcast_ref::<AppendTable>() {
-            return Self::of_log(&scan.name, append, position);
+            let home = home(state);
+            let name = short(&scan.name, &home);
+            return Self::of_log(table.bare_name(), name, append, position);
         }
         let all = scan.provider.scan(state, None, &[], None).await?;
         if all.boundedness().is_unbounded() {
@@ -183,7 +186,12 @@ impl Source {
     }
 
     /// Of an append-only table: its rows are cut at the reader's position.
-    fn of_log(name: &str, table: &AppendTable, position: Option<Position>) -> Result<Self> {
+    fn of_log(
+        reader: &str,
+        name: &str,
+        table: &AppendTable,
+        position: Option<Position>,
+    ) -> Result<Self> {
         let log = table.log();
         let all = log.snapshot();
         if log.base() > 0 {
@@ -193,6 +201,9 @@ impl Source {
             Some(Position::Rows(rows)) => rows,
             _ => 0,
         };
+        if log.hides_before(taken) {
+            return Err(written_over(reader, name).into());
+        }
         let [read, unread] = log.split_at(taken);
         let schema = log.schema();
         Ok(Self {
@@ -276,6 +287,20 @@ pub(super) fn not_again(name: &str) -> Refusal {
         format!("{name} gives its rows once, and never ends: they cannot be counted again."),
     )
     .hint("keep the rows first: INSERT INTO a table, and read that as a stream")
+}
+
+/// The refusal of a source whose rows were counted, and then corrected: the stream has both, a recount the new ones.
+fn written_over(reader: &str, name: &str) -> Refusal {
+    Refusal::new(
+        "AUDIT_SOURCE_CHANGED",
+        "KD000",
+        format!(
+            "{name} was corrected: {reader} has counted rows of it that others have been written over, and those too."
+        ),
+    )
+    .hint(format!(
+        "recount('{reader}') counts it as it is now"
+    ))
 }
 
 /// Refuses a source whose files are not those that were read.

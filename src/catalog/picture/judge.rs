@@ -28,8 +28,10 @@ pub(super) struct Judge {
     pub unit: Option<Unit>,
     /// Whether a group is a window that lasts: one that can be drawn.
     pub lasts: bool,
-    /// Number of the aggregate.
+    /// Number of the aggregate; none where its windows are not drawn.
     pub id: Option<usize>,
+    /// How many keys a session is one of.
+    pub keys: usize,
 }
 
 /// What a judged tick is.
@@ -55,6 +57,7 @@ impl Judge {
                 unit: None,
                 lasts: false,
                 id: None,
+                keys: 0,
             });
         };
         Ok(Self {
@@ -69,6 +72,7 @@ impl Judge {
                 TimeValue::Windows(_) | TimeValue::WindowColumn(_) | TimeValue::Bin(_)
             ),
             id: judge.id,
+            keys: judge.keys.len(),
         })
     }
 
@@ -78,6 +82,14 @@ impl Judge {
             *of = unit;
         }
         self
+    }
+
+    /// Unit of the bounds of sessions, if it is by these that rows are grouped.
+    pub(super) fn session_unit(&self) -> Option<Unit> {
+        match &self.closing {
+            Closing::Sessions(unit) => Some(*unit),
+            _ => None,
+        }
     }
 
     /// The groups that a watermark has closed.

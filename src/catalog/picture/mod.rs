@@ -12,6 +12,7 @@ mod judge;
 mod open;
 mod replay;
 mod rows;
+mod sessions;
 mod tracks;
 mod walk;
 

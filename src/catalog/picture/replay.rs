@@ -10,15 +10,16 @@ use std::sync::Arc;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::{SessionState, TaskContext};
 
-use super::judge::{Bounds, Judge};
+use super::judge::{Bounds, Group, Judge};
 use super::rows::Reading;
+use super::sessions::Sessions;
 use super::tracks::Track;
 use super::walk::Walk;
 use crate::config::InitialOrder;
 use crate::picture::{EpochMark, LateRows, Point, WindowMark};
 use crate::query::{EpochProgress, home, short};
 use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, open};
-use crate::time::Unit;
+use crate::time::{Instant, Unit};
 
 /// Rows that are drawn, at most about so many.
 const POINTS: u64 = 2_000;
@@ -89,7 +90,10 @@ impl Replay<'_> {
             found.points.append(&mut walk.points);
             walk.late.finish(&mut found.late);
             if let Some(judge) = judge.as_ref().filter(|_| first) {
-                windows(judge, walk.unit, walk.windows, shown, &mut found);
+                match judge.session_unit().is_some() {
+                    true => sessions(judge, walk.unit, walk.sessions, shown, &mut found),
+                    false => windows(judge, walk.unit, walk.windows, shown, &mut found),
+                }
                 first = false;
             }
         }
@@ -152,7 +156,7 @@ impl Replay<'_> {
             if taken > 0 {
                 let (from, length) = (as_usize(passed), as_usize(taken));
                 let rows = reading.rows(&batch.slice(from, length))?;
-                walk.take(&rows, judge, reading.unit);
+                walk.take(&rows, judge, reading.unit)?;
             }
         }
         Ok(())
@@ -185,15 +189,39 @@ fn windows(
         let (Some((from, end)), Some(due)) = (bounds.of(begin), bounds.due(begin)) else {
             continue;
         };
-        let closing = shown.partition_point(|mark| mark.after.is_none_or(|after| after < due));
-        found.windows.push(WindowMark {
-            begin: from,
-            end,
-            from: seen.from,
-            to: shown.get(closing).map(|mark| behind(mark.number)),
-            rows: seen.rows,
-            late: seen.late,
-        });
+        found.windows.push(mark((from, end), due, seen, shown));
+    }
+}
+
+/// Sessions as they are drawn, as windows are.
+fn sessions(judge: &Judge, unit: Unit, seen: Sessions, shown: &[EpochMark], found: &mut Found) {
+    let (seen, left_out) = seen.finish();
+    let more = seen.len().saturating_sub(MOST_WINDOWS);
+    found.older_windows = left_out.saturating_add(more as u64);
+    let mut bounds = Bounds::new(judge, unit);
+    for session in seen.into_iter().skip(more) {
+        let group = Group::Session(session.begin, session.end);
+        if let Some((Some(window), due)) = bounds.window(group) {
+            found.windows.push(mark(window, due, session.seen, shown));
+        }
+    }
+}
+
+/// A window that is closed by the watermark `due`.
+fn mark(
+    (begin, end): (Instant, Instant),
+    due: Instant,
+    seen: Seen,
+    shown: &[EpochMark],
+) -> WindowMark {
+    let closing = shown.partition_point(|mark| mark.after.is_none_or(|after| after < due));
+    WindowMark {
+        begin,
+        end,
+        from: seen.from,
+        to: shown.get(closing).map(|mark| behind(mark.number)),
+        rows: seen.rows,
+        late: seen.late,
     }
 }
 

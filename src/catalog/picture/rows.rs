@@ -29,6 +29,7 @@ pub(super) struct Reading {
     above: Vec<Arc<dyn PhysicalExpr>>,
     time: Option<Arc<dyn PhysicalExpr>>,
     gap: Option<Arc<dyn PhysicalExpr>>,
+    keys: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 /// Rows, column by column.
@@ -41,6 +42,8 @@ pub(super) struct Rows {
     /// The times that are judged.
     times: Option<Int64Array>,
     gaps: Option<ArrayRef>,
+    /// Keys of sessions.
+    pub keys: Vec<ArrayRef>,
     pub count: usize,
 }
 
@@ -55,6 +58,8 @@ impl Reading {
         let exprs = track.event.iter().chain(&track.below).chain(&track.above);
         let exprs = exprs.chain(judged.map(|judge| &judge.time));
         let exprs = exprs.chain(judged.and_then(|judge| judge.gap.as_ref()));
+        let keys = judged.map_or(&[][..], |judge| &judge.keys);
+        let exprs = exprs.chain(keys);
         let mut names: Vec<usize> = exprs
             .flat_map(Expr::column_refs)
             .filter_map(|column| source.index_of(&column.name).ok())
@@ -94,6 +99,7 @@ impl Reading {
             above: all(&track.above)?,
             time,
             gap: gap.map(physical).transpose()?,
+            keys: all(keys)?,
         })
     }
 
@@ -136,6 +142,7 @@ impl Reading {
                 .map(|time| ticks(&array(time)?))
                 .transpose()?,
             gaps: self.gap.as_ref().map(array).transpose()?,
+            keys: self.keys.iter().map(array).collect::<Result<_>>()?,
             count,
         })
     }

@@ -57,9 +57,11 @@ pub(super) struct JudgeExpr {
     pub time: Expr,
     /// The gap behind it, of a session.
     pub gap: Option<Expr>,
+    /// The keys that a session is one of; empty where windows are drawn for all keys together.
+    pub keys: Vec<Expr>,
     /// The groups; none for a deduplication, which judges the event time itself.
     pub group: Option<GroupTime>,
-    /// Number of the aggregate.
+    /// Number of the aggregate; none where its windows are not drawn.
     pub id: Option<usize>,
 }
 
@@ -190,6 +192,7 @@ fn beneath(node: &dyn std::any::Any, mut carried: Carried) -> Carried {
         let judge = time.filter(|_| distinct.judges).map(|time| JudgeExpr {
             time: Expr::Column(time.clone()),
             gap: None,
+            keys: Vec::new(),
             group: None,
             id: None,
         });
@@ -208,14 +211,20 @@ fn judge(aggregate: &StreamAggregate) -> Option<JudgeExpr> {
         && group.closes
         && aggregate.mode != OutputMode::Complete
         && !aggregate.has_timeless_set();
+    let (gap, keys) = match &group.value {
+        TimeValue::Session(_, gap) => (Some(gap.clone()), aggregate.keys.clone()),
+        _ => (None, Vec::new()),
+    };
+    let is_session = gap.is_some();
     judges.then(|| JudgeExpr {
         time: group.expr.clone(),
-        gap: match &group.value {
-            TimeValue::Session(_, gap) => Some(gap.clone()),
-            _ => None,
-        },
+        gap,
+        keys,
         group: Some(group.clone()),
-        id: aggregate.id,
+        // Sessions of several grouping sets would lie one over the other.
+        id: aggregate
+            .id
+            .filter(|_| !is_session || aggregate.left_out.is_none()),
     })
 }
 
@@ -267,6 +276,7 @@ impl Carried {
             Some(judge) => Some(JudgeExpr {
                 time: f(judge.time)?,
                 gap: judge.gap.map(f).transpose()?,
+                keys: all(judge.keys)?,
                 ..judge
             }),
             None => None,

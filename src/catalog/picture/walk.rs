@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use datafusion::common::Result;
+
 use super::judge::{Bounds, Group, Judge};
 use super::replay::Seen;
 use super::rows::Rows;
+use super::sessions::Sessions;
 use crate::picture::{EpochMark, LateMark, LateRows, Point};
 use crate::time::{Closed, Span, Unit};
 
@@ -24,6 +27,7 @@ pub(super) struct Walk<'a> {
     pub points: Vec<Point>,
     pub late: LateFound,
     pub windows: BTreeMap<i64, Seen>,
+    pub sessions: Sessions,
     /// Unit of their begins.
     pub unit: Unit,
     /// Rows of the source in each epoch.
@@ -87,6 +91,7 @@ impl<'a> Walk<'a> {
                 by: None,
             },
             windows: BTreeMap::new(),
+            sessions: Sessions::default(),
             unit: Unit::Nanosecond,
             counts: Vec::new(),
             epoch: 0,
@@ -120,7 +125,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes rows. Judged times are in this unit.
-    pub(super) fn take(&mut self, rows: &Rows, judge: Option<&Judge>, unit: Unit) {
+    ///
+    /// # Errors
+    /// - keys of a type that cannot be grouped by
+    pub(super) fn take(&mut self, rows: &Rows, judge: Option<&Judge>, unit: Unit) -> Result<()> {
+        self.sessions.enter(&rows.keys, rows.count)?;
         let judge = judge.map(|judge| judge.clone().in_unit(unit));
         self.unit = unit;
         let mut bounds = judge.as_ref().map(|judge| Bounds::new(judge, unit));
@@ -133,7 +142,7 @@ impl<'a> Walk<'a> {
                 .get(self.epoch)
                 .zip(self.counts.get(self.epoch).copied())
             else {
-                return;
+                return Ok(());
             };
             let at = place(mark.number, self.within, count);
             let event = rows.event(row);
@@ -150,6 +159,7 @@ impl<'a> Walk<'a> {
                 self.enter(judge.as_ref());
             }
         }
+        Ok(())
     }
 
     /// Whether a row is late, and which windows count it.
@@ -181,6 +191,12 @@ impl<'a> Walk<'a> {
                 && judge.lasts
             {
                 self.window(begin, at).late += 1;
+            }
+            return;
+        }
+        if let Group::Session(begin, end) = group {
+            if judge.id.is_some() {
+                self.sessions.take(row, (begin, end), at, self.closed);
             }
             return;
         }
