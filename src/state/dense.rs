@@ -1,5 +1,8 @@
 //! Slices of a batch whose event times lie close together, which is nearly every batch: few slices of one
 //! length. Each row's slice, how many rows each slice got, and which are late, in one pass.
+//!
+//! Which slice a late row is in means nothing to anyone. Those older than the last late slice are put into that
+//! one: a straggler from long ago does not need a place for every slice since.
 
 use datafusion::arrow::array::BooleanArray;
 use datafusion::arrow::buffer::BooleanBuffer;
@@ -37,6 +40,9 @@ pub(super) fn assign(
     }
     let divisor = Divisor::new(shape.slide())?;
     let begin = shape.slice_unchecked(least);
+    let begin = last_late(shape, late_through)
+        .filter(|last| begin < *last && *last < greatest)
+        .unwrap_or(begin);
     let reach = u64::try_from(greatest.checked_sub(begin)?).ok()?;
     let last = divisor.takes(reach).then(|| divisor.divide(reach))?;
     if last >= MOST {
@@ -45,7 +51,8 @@ pub(super) fn assign(
     let mut counts = vec![0_u32; usize::try_from(last).ok()? + 1];
     let mut places = Vec::with_capacity(ticks.len());
     places.extend(ticks.iter().map(|tick| {
-        let place = divisor.divide(tick.wrapping_sub(begin).cast_unsigned()) as u32;
+        let offset = (*tick).max(begin).wrapping_sub(begin);
+        let place = divisor.divide(offset.cast_unsigned()) as u32;
         if let Some(count) = counts.get_mut(place as usize) {
             *count += 1;
         }
@@ -58,6 +65,13 @@ pub(super) fn assign(
         used: Vec::new(),
     };
     Some(judged(near, &counts, late_through))
+}
+
+/// The last slice that is late, where it is one of those between which the arithmetic cannot overflow.
+fn last_late(shape: &WindowShape, late_through: Option<i64>) -> Option<i64> {
+    let (first_safe, last_safe) = shape.safe_ticks();
+    let last = late_through.filter(|last| (first_safe..=last_safe).contains(last))?;
+    Some(shape.slice_unchecked(last))
 }
 
 /// Slices of rows that lie close together, as places on a grid.
@@ -177,6 +191,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn late_stragglers_share_a_place() {
+        let shape = WindowShape::new(Unit::Second, 10, 10, -3).unwrap();
+        let ticks = [-10 * MOST.cast_signed(), 88, 96, 97, 111, 86];
+        let assigned = assign(&shape, &ticks, Some(96)).unwrap();
+        let fates = Fates {
+            accepted: 2,
+            late: 4,
+            ..Fates::default()
+        };
+        assert_eq!(assigned.fates, fates);
+        assert_eq!(assigned.accepted, Some(vec![(97, 1), (107, 1)]));
+        let stays: Vec<_> = assigned.stays.unwrap().iter().flatten().collect();
+        assert_eq!(stays, [false, false, false, true, true, false]);
+        let Slices::Near(near) = assigned.slices else {
+            panic!("few slices");
+        };
+        assert_eq!(near.places, [0, 0, 0, 1, 2, 0]);
+        // Bounds at the limits of the type have no slice to put them into.
+        assert!(assign(&shape, &ticks, Some(i64::MAX)).is_none());
+        assert!(assign(&shape, &ticks, Some(i64::MIN)).is_none());
     }
 
     #[test]

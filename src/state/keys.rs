@@ -4,16 +4,29 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, PrimitiveArray};
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Field, Float16Type, Float32Type, Float64Type, Schema, SchemaRef,
+    ArrowPrimitiveType, DataType, Field, Float16Type, Float32Type, Float64Type, Int64Type, Schema,
+    SchemaRef,
 };
 use datafusion::common::Result;
 use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
+use super::key_table::KeyTable;
+
 /// Numbers keys from 0 in the order in which they are first seen. Without key columns every row has number 0.
 pub struct KeyNumbers {
-    values: Option<Box<dyn GroupValues>>,
+    numbers: Numbers,
+}
+
+/// How keys are numbered.
+enum Numbers {
+    /// Without key columns: one number for all rows.
+    One,
+    /// By a table, as long as the keys of the one column lie close together; with the column's schema.
+    Table(KeyTable, SchemaRef),
+    /// By DataFusion's groups.
+    Hashed(Box<dyn GroupValues>),
 }
 
 impl std::fmt::Debug for KeyNumbers {
@@ -30,11 +43,14 @@ impl KeyNumbers {
     /// # Errors
     /// - a type that cannot be grouped by
     pub fn try_new(keys: SchemaRef) -> Result<Self> {
-        let values = match keys.fields().is_empty() {
-            true => None,
-            false => Some(new_group_values(keys, &GroupOrdering::None)?),
+        let mut fields = keys.fields().iter();
+        let integers = fields.all(|key| *key.data_type() == DataType::Int64);
+        let numbers = match keys.fields().len() {
+            0 => Numbers::One,
+            1 if integers => Numbers::Table(KeyTable::default(), keys),
+            _ => Numbers::Hashed(new_group_values(keys, &GroupOrdering::None)?),
         };
-        Ok(Self { values })
+        Ok(Self { numbers })
     }
 
     /// Of keys like these.
@@ -51,17 +67,25 @@ impl KeyNumbers {
 
     /// Whether there are key columns.
     pub fn is_keyed(&self) -> bool {
-        self.values.is_some()
+        !matches!(self.numbers, Numbers::One)
     }
 
     /// How many numbers there are.
     pub fn count(&self) -> usize {
-        self.values.as_ref().map_or(1, |values| values.len())
+        match &self.numbers {
+            Numbers::One => 1,
+            Numbers::Table(table, _) => table.count(),
+            Numbers::Hashed(values) => values.len(),
+        }
     }
 
     /// Bytes that the keys take.
     pub fn size(&self) -> usize {
-        self.values.as_ref().map_or(0, |values| values.size())
+        match &self.numbers {
+            Numbers::One => 0,
+            Numbers::Table(table, _) => table.size(),
+            Numbers::Hashed(values) => values.size(),
+        }
     }
 
     /// The number of each row's key, in the place of what `into` holds.
@@ -70,13 +94,24 @@ impl KeyNumbers {
     /// - the columns are not those of the keys
     pub fn number(&mut self, keys: &[ArrayRef], rows: usize, into: &mut Vec<usize>) -> Result<()> {
         into.clear();
-        match &mut self.values {
-            Some(values) => values.intern(keys, into),
-            None => {
-                into.resize(rows, 0);
-                Ok(())
+        match &mut self.numbers {
+            Numbers::One => into.resize(rows, 0),
+            Numbers::Table(table, schema) => {
+                let key = keys.first();
+                let key = key.and_then(|key| key.as_primitive_opt::<Int64Type>());
+                let in_table = key.is_some_and(|key| table.number(key, into));
+                if !in_table {
+                    let mut values = new_group_values(Arc::clone(schema), &GroupOrdering::None)?;
+                    // Seen first, the known keys keep their numbers.
+                    values.intern(&[table.take()], into)?;
+                    into.clear();
+                    values.intern(keys, into)?;
+                    self.numbers = Numbers::Hashed(values);
+                }
             }
+            Numbers::Hashed(values) => values.intern(keys, into)?,
         }
+        Ok(())
     }
 
     /// The key columns, a row for each number.
@@ -84,8 +119,9 @@ impl KeyNumbers {
     /// # Errors
     /// - those of DataFusion's groups
     pub fn finish(self) -> Result<Vec<ArrayRef>> {
-        match self.values {
-            Some(mut values) if !values.is_empty() => values.emit(EmitTo::All),
+        match self.numbers {
+            Numbers::Table(mut table, _) if table.count() > 0 => Ok(vec![table.take()]),
+            Numbers::Hashed(mut values) if !values.is_empty() => values.emit(EmitTo::All),
             _ => Ok(vec![]),
         }
     }
@@ -112,4 +148,92 @@ where
         .as_primitive::<T>()
         .unary(|value| value + T::Native::default());
     Arc::new(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{Array, Int64Array};
+
+    use super::*;
+    use crate::splitmix::SplitMix;
+
+    fn of_integers() -> KeyNumbers {
+        let key = Field::new("key", DataType::Int64, true);
+        KeyNumbers::try_new(Arc::new(Schema::new(vec![key]))).unwrap()
+    }
+
+    /// Whether keys of batches get the numbers that DataFusion's groups give them, and come out as theirs do;
+    /// and whether a table was enough for them.
+    fn are_in_table(batches: &[ArrayRef]) -> bool {
+        let mut numbers = of_integers();
+        let schema = Schema::new(vec![Field::new("key", DataType::Int64, true)]);
+        let mut groups = new_group_values(Arc::new(schema), &GroupOrdering::None).unwrap();
+        let (mut found, mut wanted) = (vec![9], Vec::new());
+        for batch in batches {
+            let keys = [Arc::clone(batch)];
+            numbers.number(&keys, batch.len(), &mut found).unwrap();
+            groups.intern(&keys, &mut wanted).unwrap();
+            assert_eq!(found, wanted);
+            assert_eq!(numbers.count(), groups.len());
+        }
+        let in_table = matches!(numbers.numbers, Numbers::Table(..));
+        assert!(numbers.is_keyed() && numbers.size() > 0);
+        let (found, wanted) = (numbers.finish().unwrap(), groups.emit(EmitTo::All).unwrap());
+        assert_eq!((found.len(), &found), (1, &wanted));
+        in_table
+    }
+
+    fn batch(keys: impl Iterator<Item = i64>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(keys))
+    }
+
+    #[test]
+    fn a_table_numbers_as_groups_do() {
+        let mut random = SplitMix(42);
+        for (spread, drift, in_table) in [
+            (3, 0, true),
+            (500, 40, true),
+            (3_000, -90, true),
+            (1_000, 2_500, true),
+            // Too far apart at once, and after some batches.
+            (300_000, 0, false),
+            (2_000, 10_000, false),
+        ] {
+            let batches = (0..30_i64).map(|at| {
+                let rows = 1 + random.next() % 9_000;
+                let keys = (0..rows).map(|_| (random.next() % spread) as i64 + at * drift);
+                batch(keys)
+            });
+            let batches: Vec<ArrayRef> = batches.collect();
+            assert_eq!(are_in_table(&batches), in_table);
+        }
+    }
+
+    #[test]
+    fn a_null_or_a_far_key_is_numbered_behind_the_keys_of_the_table() {
+        let near = batch([7, 5, 7, 8].into_iter());
+        let null: ArrayRef = Arc::new(Int64Array::from(vec![Some(6), None, Some(5), None]));
+        // The first one has a place in the table.
+        let far = batch([6, i64::MAX, 5, i64::MIN, 0].into_iter());
+        assert!(are_in_table(&[Arc::clone(&near)]));
+        for odd in [null, far] {
+            let batches = [&near, &odd, &near, &odd].map(Arc::clone);
+            assert!(!are_in_table(&batches));
+            // Without keys that are known.
+            assert!(!are_in_table(&batches[1..]));
+        }
+    }
+
+    #[test]
+    fn without_keys_there_is_one_number_and_of_no_rows_none() {
+        let mut one = KeyNumbers::of(&[]).unwrap();
+        let mut numbers = Vec::new();
+        one.number(&[], 3, &mut numbers).unwrap();
+        assert_eq!((numbers.len(), one.count(), one.is_keyed()), (3, 1, false));
+        let mut none = of_integers();
+        none.number(&[batch(std::iter::empty())], 0, &mut numbers)
+            .unwrap();
+        assert_eq!((numbers.len(), none.count()), (0, 0));
+        assert!(none.finish().unwrap().is_empty());
+    }
 }
