@@ -139,12 +139,14 @@ pub struct TimeWindowPartialExec {
     input: Arc<dyn ExecutionPlan>,
     info: AssignInfo,
     aggregation: Aggregation,
+    by_slice: bool,
     properties: Arc<PlanProperties>,
 }
 
 impl TimeWindowPartialExec {
     /// Of rows of the input, grouped by these keys beside their slice. `schema` is that of DataFusion's
-    /// partial aggregate.
+    /// partial aggregate. With `by_slice` states come out in order of slices: a gate of several partitions puts
+    /// them in order itself.
     pub(super) fn try_new(
         input: Arc<dyn ExecutionPlan>,
         info: AssignInfo,
@@ -152,9 +154,10 @@ impl TimeWindowPartialExec {
         aggregates: &[Arc<AggregateFunctionExpr>],
         filters: &[Filter],
         schema: SchemaRef,
+        by_slice: bool,
     ) -> Result<Self> {
         let aggregation = Aggregation::try_new(keys, aggregates, filters)?;
-        Ok(Self::over(input, info, aggregation, schema))
+        Ok(Self::over(input, info, aggregation, schema, by_slice))
     }
 
     fn over(
@@ -162,6 +165,7 @@ impl TimeWindowPartialExec {
         info: AssignInfo,
         aggregation: Aggregation,
         schema: SchemaRef,
+        by_slice: bool,
     ) -> Self {
         let partitions = input.output_partitioning().partition_count();
         let properties = PlanProperties::new(
@@ -174,6 +178,7 @@ impl TimeWindowPartialExec {
             input,
             info,
             aggregation,
+            by_slice,
             properties: Arc::new(properties),
         }
     }
@@ -235,6 +240,7 @@ impl ExecutionPlan for TimeWindowPartialExec {
             info,
             aggregation,
             self.schema(),
+            self.by_slice,
         )))
     }
 
@@ -262,6 +268,7 @@ impl ExecutionPlan for TimeWindowPartialExec {
             states: None,
             schema: self.schema(),
             aggregation: self.aggregation.clone(),
+            by_slice: self.by_slice,
             memory: consumer.register(context.memory_pool()),
             input: self.input.execute(partition, context)?,
         };
@@ -300,6 +307,8 @@ struct Intake {
     input: SendableRecordBatchStream,
     assigner: Assigner,
     aggregation: Aggregation,
+    /// Whether states come out in order of slices.
+    by_slice: bool,
     schema: SchemaRef,
     /// None before the first row.
     states: Option<PartialAggregate>,
@@ -334,7 +343,7 @@ impl Intake {
             let no_room = self.memory.try_resize(states.size()).is_err();
             if self.learns_to_leave_apart(&states) || no_room {
                 self.memory.free();
-                return Ok(Some((states.finish()?, Some(self))));
+                return Ok(Some((self.finish(states)?, Some(self))));
             }
             self.states = Some(states);
         }
@@ -345,7 +354,15 @@ impl Intake {
         if states.rows() >= FEW_ROWS {
             self.state.set_sparse(is_sparse(&states));
         }
-        Ok(Some((states.finish()?, None)))
+        Ok(Some((self.finish(states)?, None)))
+    }
+
+    /// All states, in the order that they are to come out in.
+    fn finish(&self, states: PartialAggregate) -> Result<RecordBatch> {
+        match self.by_slice {
+            true => states.finish(),
+            false => states.finish_as_seen(),
+        }
     }
 
     /// Whether enough rows have been seen now to know that they hardly share groups.

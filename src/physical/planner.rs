@@ -222,6 +222,7 @@ impl Planning<'_> {
         let streaming = node.id.is_some();
         let gate = Arc::new(self.gate_info(node)?);
         let bounds = gate.bounds();
+        let partitions = gate.partitions(self.session.config().target_partitions());
         let assigned = self.assign(node, Arc::clone(&input), Arc::clone(&gate))?;
         let raw_schema = assigned.schema();
         let group_by = self.group_by(node, &raw_schema, bounds)?;
@@ -247,6 +248,7 @@ impl Planning<'_> {
                     &aggregates,
                     &filters,
                     schema,
+                    partitions < 2,
                 )?;
                 Arc::new(exec)
             }
@@ -259,7 +261,6 @@ impl Planning<'_> {
         };
         let gated: Arc<dyn ExecutionPlan> = match streaming {
             true => {
-                let partitions = self.session.config().target_partitions();
                 let reducer = Arc::new(reducer);
                 Arc::new(TimeWindowGateExec::new(partial, gate, reducer, partitions))
             }

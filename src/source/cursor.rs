@@ -23,7 +23,7 @@ use super::{
 };
 use crate::config::{InitialOrder, OnBadRecord, TidegateOptions};
 use crate::error::Refusal;
-use crate::state::RowFeed;
+use crate::state::{FEW_ROWS, RowFeed};
 
 /// Where an epoch ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -310,7 +310,8 @@ impl Cursor {
     }
 
     /// Takes an epoch's rows, with these columns (from [`columns`](Self::columns)). The cursor moves
-    /// when the epoch commits. Where `once` says that they are read once, they may be left in a feed.
+    /// when the epoch commits. Where `once` says that they are read once, they may be left in a feed, unless the
+    /// limits let through few rows at a time: an epoch of few rows is run by one task once it has them.
     ///
     /// # Errors
     /// - those of the reader; the cursor then stays where it was
@@ -334,7 +335,7 @@ impl Cursor {
         };
         let reading = self.reading(columns, env).await?;
         if once && reading.reader.decodes() {
-            return match reading.is_at_hand(cut.limits.files).await {
+            return match reading.is_much_at_hand(&cut.limits).await {
                 Ok(true) => Ok(self.feed(cut)),
                 Ok(false) => self.taken(&mut cut).await,
                 Err(error) => {
@@ -514,26 +515,28 @@ impl Reading {
         })
     }
 
-    /// Whether there are rows for an epoch of so many files. What is looked at is given again.
-    async fn is_at_hand(&mut self, files: Option<u64>) -> Result<bool> {
+    /// Whether there are rows for an epoch with these limits, which may be more than a few: a stretch has as many as
+    /// are at one event time. What is looked at is given again.
+    async fn is_much_at_hand(&mut self, limits: &Limits) -> Result<bool> {
         let mut passed = VecDeque::new();
-        let rows = loop {
-            if files.is_some_and(|most| passed.len() as u64 >= most) {
+        let much = loop {
+            if limits.files.is_some_and(|most| passed.len() as u64 >= most) {
                 break false;
             }
             let found = self.next().await?;
-            let (rows, end) = (
-                matches!(&found, Arrival::Rows(_) | Arrival::Stretch(_)),
-                matches!(&found, Arrival::FileEnd | Arrival::StretchEnd),
-            );
+            let much = match &found {
+                Arrival::Rows(_) => limits.rows > FEW_ROWS as u64,
+                arrival => matches!(arrival, Arrival::Stretch(_)),
+            };
+            let end = matches!(&found, Arrival::FileEnd | Arrival::StretchEnd);
             passed.push_back(found);
             if !end {
-                break rows;
+                break much;
             }
         };
         passed.append(&mut self.ahead);
         self.ahead = passed;
-        Ok(rows)
+        Ok(much)
     }
 
     async fn next(&mut self) -> Result<Arrival> {

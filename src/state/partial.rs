@@ -151,9 +151,23 @@ impl PartialAggregate {
     ///
     /// # Errors
     /// - those of the accumulators
-    pub fn finish(mut self) -> Result<RecordBatch> {
+    pub fn finish(self) -> Result<RecordBatch> {
+        let order = self.groups.order();
+        self.states(&order)
+    }
+
+    /// The states of all groups, in the order that they were seen in: for whoever puts them in order.
+    ///
+    /// # Errors
+    /// - those of the accumulators
+    pub fn finish_as_seen(self) -> Result<RecordBatch> {
+        let order = UInt32Array::from_iter_values(1..self.groups.len() as u32);
+        self.states(&order)
+    }
+
+    /// The states of groups, in this order.
+    fn states(mut self, order: &UInt32Array) -> Result<RecordBatch> {
         let groups = std::mem::take(&mut self.groups);
-        let order = groups.order();
         let slices = order.values().iter().map(|group| groups.slice(*group));
         let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(slices))];
         if self.keys.is_keyed() {
@@ -171,7 +185,7 @@ impl PartialAggregate {
                 }
                 columns.push(match in_order {
                     true => state.slice(1, order.len()),
-                    false => take(&state, &order, None)?,
+                    false => take(&state, order, None)?,
                 });
             }
         }
@@ -342,6 +356,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{AsArray, StringArray};
+    use datafusion::arrow::compute::take_record_batch;
     use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion::functions_aggregate::count::count_udaf;
     use datafusion::physical_expr::aggregate::AggregateExprBuilder;
@@ -408,6 +423,23 @@ mod tests {
             .collect();
         assert_eq!(keys, ["b", "c", "a"]);
         assert_eq!(column(&states, 2), [1, 1, 3]);
+    }
+
+    #[test]
+    fn groups_come_out_as_seen() {
+        let seen = || {
+            let mut partial = counts(1);
+            let keys: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "a", "c", "b"]));
+            let slices = slices(vec![25, 13, 21, 35, 17]);
+            partial.update(&slices, &[keys], &ones(5)).unwrap();
+            partial
+        };
+        let (states, by_slice) = (seen().finish_as_seen().unwrap(), seen().finish().unwrap());
+        assert_eq!(column(&states, 0), [20, 10, 30]);
+        assert_eq!(column(&states, 2), [2, 2, 1]);
+        let order = UInt32Array::from(vec![1, 0, 2]);
+        let ordered = take_record_batch(&states, &order).unwrap();
+        assert_eq!(ordered, by_slice);
     }
 
     #[test]

@@ -93,6 +93,11 @@ impl GateInfo {
         self.bounds()..self.bounds() + self.keys
     }
 
+    /// Partitions that groups are parted into, of so many: without keys there is nothing to part them by.
+    pub(super) fn partitions(&self, most: usize) -> usize {
+        if self.keys == 0 { 1 } else { most.max(1) }
+    }
+
     /// Whether there is a group even when there is no row: an aggregate without GROUP BY.
     fn always_emits(&self) -> bool {
         self.mode == OutputMode::Complete && self.shape == GateShape::Timeless && self.keys == 0
@@ -188,8 +193,7 @@ impl TimeWindowGateExec {
         reducer: Arc<Reducer>,
         partitions: usize,
     ) -> Self {
-        // Without keys there is nothing to part groups by.
-        let partitions = if info.keys == 0 { 1 } else { partitions.max(1) };
+        let partitions = info.partitions(partitions);
         let columns = |range: std::ops::Range<usize>| -> Vec<Arc<dyn PhysicalExpr>> {
             let schema = input.schema();
             range
