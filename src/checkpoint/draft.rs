@@ -50,13 +50,13 @@ impl PieceDraft {
         })
     }
 
-    /// Its rows, and the segments that stay beside them. `earlier` reads those of a segment that is written again.
+    /// Its rows, and the segments that stay beside them. `earlier` has those of a segment that is written again.
     ///
     /// # Errors
     /// - those of `earlier`
     pub(super) fn rows(
         &mut self,
-        earlier: impl Fn(&Segment) -> Result<Vec<RecordBatch>>,
+        mut earlier: impl FnMut(&Segment) -> Result<Vec<RecordBatch>>,
     ) -> Result<(Vec<RecordBatch>, Vec<Segment>)> {
         let mut rows = Vec::new();
         match self.whole.take() {
@@ -81,18 +81,27 @@ pub(super) struct Sections {
 }
 
 impl Draft {
-    /// The bytes of its sections. `earlier` reads the rows of a segment, one after the other.
+    /// The segments of earlier files that it writes again, by their file.
+    pub(super) fn again(&self) -> BTreeMap<u64, Vec<Segment>> {
+        let mut files: BTreeMap<u64, Vec<Segment>> = BTreeMap::new();
+        for segment in self.parts.iter().flat_map(|part| &part.planned.again) {
+            files.entry(segment.file).or_default().push(segment.clone());
+        }
+        files
+    }
+
+    /// The bytes of its sections. `earlier` has the rows of a segment that is written again, each asked for once.
     ///
     /// # Errors
     /// - those of `earlier`; rows cannot be encoded
     pub(super) fn sections(
         &mut self,
-        earlier: impl Fn(&Segment) -> Result<Vec<RecordBatch>>,
+        mut earlier: impl FnMut(&Segment) -> Result<Vec<RecordBatch>>,
     ) -> Result<Sections> {
         let mut sections = Vec::new();
         let mut pieces = BTreeMap::new();
         for part in &mut self.parts {
-            let (rows, mut segments) = part.rows(&earlier)?;
+            let (rows, mut segments) = part.rows(&mut earlier)?;
             if !rows.is_empty() {
                 segments.push(Segment {
                     file: self.number,

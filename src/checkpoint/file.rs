@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crc32fast::Hasher;
 use datafusion::common::{DataFusionError, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,6 +52,17 @@ impl Sum {
             crc32: crc32fast::hash(bytes),
         }
     }
+
+    /// That of these bytes and others behind them, of which the sum is enough.
+    fn then(self, behind: Self) -> Self {
+        let hasher = |sum: Self| Hasher::new_with_initial_len(sum.crc32, sum.bytes);
+        let mut all = hasher(self);
+        all.combine(&hasher(behind));
+        Self {
+            bytes: self.bytes + behind.bytes,
+            crc32: all.finalize(),
+        }
+    }
 }
 
 /// Rows of a piece: a section of a file.
@@ -77,25 +89,29 @@ pub fn damaged(file: &str, what: impl Into<String>) -> DataFusionError {
     .into()
 }
 
-/// The bytes of a file with these sections; the header's own sums are made here.
+/// The bytes of a file with these sections, in the parts that it has one behind the other, and the sum of them all;
+/// the header's own sums are made here.
 ///
 /// # Errors
 /// - a header of 4 GiB
-pub(crate) fn encode(mut header: Header, sections: &[Vec<u8>]) -> Result<Vec<u8>> {
+pub(crate) fn encode(mut header: Header, sections: Vec<Vec<u8>>) -> Result<(Vec<Vec<u8>>, Sum)> {
     header.sections = sections.iter().map(|bytes| Sum::of(bytes)).collect();
     let json =
         serde_json::to_vec(&header).map_err(|error| DataFusionError::External(error.into()))?;
     let length =
         u32::try_from(json.len()).map_err(|error| DataFusionError::External(error.into()))?;
-    let all: usize = sections.iter().map(Vec::len).sum();
-    let mut bytes = Vec::with_capacity(FIXED + json.len() + all);
-    bytes.extend(MAGIC);
-    bytes.extend(VERSION.to_le_bytes());
-    bytes.extend(length.to_le_bytes());
-    bytes.extend(crc32fast::hash(&json).to_le_bytes());
-    bytes.extend(json);
-    sections.iter().for_each(|section| bytes.extend(section));
-    Ok(bytes)
+    let mut front = Vec::with_capacity(FIXED + json.len());
+    front.extend(MAGIC);
+    front.extend(VERSION.to_le_bytes());
+    front.extend(length.to_le_bytes());
+    front.extend(crc32fast::hash(&json).to_le_bytes());
+    front.extend(json);
+    // No byte of a section is read again for it.
+    let sums = header.sections.into_iter();
+    let sum = sums.fold(Sum::of(&front), Sum::then);
+    let mut parts = sections;
+    parts.insert(0, front);
+    Ok((parts, sum))
 }
 
 /// The header of a file, and its sections.
@@ -159,7 +175,22 @@ mod tests {
             content: serde_json::json!({"w": "12"}),
             ..Header::default()
         };
-        encode(header, &[b"first".to_vec(), Vec::new(), b"third".to_vec()]).unwrap()
+        let sections = vec![b"first".to_vec(), Vec::new(), b"third".to_vec()];
+        encode(header, sections).unwrap().0.concat()
+    }
+
+    #[test]
+    fn the_sum_of_the_parts_is_that_of_the_whole() {
+        let some = || (0..=255).collect::<Vec<u8>>();
+        for sections in [
+            vec![],
+            vec![Vec::new()],
+            vec![some()],
+            vec![Vec::new(), vec![7; 100_000], some(), Vec::new(), vec![0; 9]],
+        ] {
+            let (parts, sum) = encode(Header::default(), sections).unwrap();
+            assert_eq!(sum, Sum::of(&parts.concat()));
+        }
     }
 
     #[test]

@@ -34,7 +34,8 @@
 //! | 20.. | the header: JSON, see [`Header`] |
 //! | then | the sections, one behind the other, each as long as the header says and with the CRC-32 that it says |
 //!
-//! A section is an Arrow IPC stream: rows of one piece. The end of the last section is the end of the file.
+//! A section is an Arrow IPC stream: rows of one piece, in any number of batches. The end of the last section is the
+//! end of the file.
 //! Of each earlier file that it names, the header has length and CRC-32, so that one file cannot stand in for
 //! another. Every error names the file.
 
@@ -51,7 +52,8 @@ pub use store::{Checkpoint, Restored};
 
 pub(crate) use file::{decode, encode};
 pub(crate) use rows::{
-    from_bytes as rows_from_bytes, schema_from_bytes, schema_to_bytes, to_bytes as rows_to_bytes,
+    from_bytes as rows_from_bytes, joined as rows_joined, schema_from_bytes, schema_to_bytes,
+    to_bytes as rows_to_bytes,
 };
 pub(crate) use segments::together;
 pub(crate) use store::disk_failed;

@@ -7,14 +7,14 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err, internal_err};
 use serde_json::Value;
 
 use super::draft::{Draft, PieceDraft};
 use super::file::{Header, Segment, Sum, damaged, decode, encode};
-use super::rows::{count, from_bytes};
+use super::rows::{count, from_bytes, joined};
 use super::segments::Piece;
-use crate::disk::{Disk, TEMP_PREFIX, publish};
+use crate::disk::{Disk, TEMP_PREFIX, publish, publish_parts};
 
 /// What the name of an epoch's file ends with.
 const SUFFIX: &str = ".epoch";
@@ -92,7 +92,7 @@ impl Checkpoint {
             content,
             ..Header::default()
         };
-        let sum = made.put(0, header, &[])?;
+        let sum = made.put(0, header, Vec::new())?;
         *made.newest() = Newest {
             files: BTreeMap::from([(0, sum)]),
             kept: VecDeque::from([BTreeSet::from([0])]),
@@ -205,7 +205,11 @@ impl Checkpoint {
         if number != last.saturating_add(1) {
             return internal_err!("epoch {number} was to be written after epoch {last}");
         }
-        let made = draft.sections(|segment| self.section(segment))?;
+        let mut earlier = self.sections(draft.again())?;
+        let made = draft.sections(|segment| {
+            let rows = earlier.remove(&(segment.file, segment.section));
+            rows.ok_or_else(|| internal_datafusion_err!("a section was not read: {segment:?}"))
+        })?;
         let needs = needed(number, &made.pieces);
         let mut files = self.newest().files.clone();
         files.retain(|file, _| needs.contains(file));
@@ -217,7 +221,7 @@ impl Checkpoint {
             files: files.clone(),
             ..Header::default()
         };
-        let sum = self.put(number, header, &made.bytes)?;
+        let sum = self.put(number, header, made.bytes)?;
         files.insert(number, sum);
         let mut newest = self.newest();
         newest.number = number;
@@ -230,17 +234,26 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The rows of a section of an earlier file.
-    fn section(&self, segment: &Segment) -> Result<Vec<RecordBatch>> {
-        let bytes = self.earlier(
-            segment.file,
-            self.newest().files.get(&segment.file).copied(),
-        )?;
-        let (_, sections) = self.checked(segment.file, &bytes)?;
-        self.rows_at(segment, &sections)
+    /// The rows of segments of earlier files, by file and section. Pieces are written again in the same epochs, and
+    /// have segments in the same files: each file is read once.
+    fn sections(
+        &self,
+        files: BTreeMap<u64, Vec<Segment>>,
+    ) -> Result<BTreeMap<(u64, usize), Vec<RecordBatch>>> {
+        let mut rows = BTreeMap::new();
+        for (file, segments) in files {
+            let sum = self.newest().files.get(&file).copied();
+            let bytes = self.earlier(file, sum)?;
+            let (_, sections) = self.checked(file, &bytes)?;
+            for segment in segments {
+                let of_segment = self.rows_at(&segment, &sections)?;
+                rows.insert((file, segment.section), of_segment);
+            }
+        }
+        Ok(rows)
     }
 
-    /// All rows that a checkpoint names.
+    /// All rows that a checkpoint names, those of a section in one batch: state of several would be in as many runs.
     fn rows_of(
         &self,
         header: &Header,
@@ -260,7 +273,8 @@ impl Checkpoint {
             };
             for (name, segments) in &header.pieces {
                 for (at, segment) in segments.iter().enumerate().filter(|(_, one)| of_file(one)) {
-                    rows.insert((name, at), self.rows_at(segment, &sections)?);
+                    let of_segment = joined(self.rows_at(segment, &sections)?);
+                    rows.insert((name, at), of_segment);
                 }
             }
         }
@@ -359,12 +373,13 @@ impl Checkpoint {
         Ok(numbers)
     }
 
-    fn put(&self, number: u64, header: Header, sections: &[Vec<u8>]) -> Result<Sum> {
-        let bytes = encode(header, sections)?;
+    fn put(&self, number: u64, header: Header, sections: Vec<Vec<u8>>) -> Result<Sum> {
+        let (parts, sum) = encode(header, sections)?;
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         let name = name_of(number);
-        let put = publish(self.disk.as_ref(), &self.folder, &name, &bytes);
+        let put = publish_parts(self.disk.as_ref(), &self.folder, &name, &parts);
         put.map_err(|error| self.failed(&self.path(number), &error))?;
-        Ok(Sum::of(&bytes))
+        Ok(sum)
     }
 
     fn read(&self, number: u64) -> Result<Vec<u8>> {

@@ -74,9 +74,15 @@ impl Disk for LocalDisk {
     }
 
     fn write_new(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.write_parts(path, &[bytes])
+    }
+
+    fn write_parts(&self, path: &str, parts: &[&[u8]]) -> io::Result<()> {
         let place = self.place(path)?;
         let mut file = File::create(&place)?;
-        io::Write::write_all(&mut file, bytes)?;
+        for part in parts {
+            io::Write::write_all(&mut file, part)?;
+        }
         self.unsynced().insert(place, file);
         Ok(())
     }

@@ -97,6 +97,21 @@ pub trait Disk: Debug + Send + Sync {
     /// `NotFound` if the directory is missing, `IsADirectory` if `path` is one.
     fn write_new(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
 
+    /// Does what [`write_new`](Disk::write_new) does, with bytes that lie in
+    /// several places: the file has them one behind the other.
+    ///
+    /// A disk that can take them one by one spares itself the copy that joins
+    /// them.
+    ///
+    /// # Errors
+    /// Those of [`write_new`](Disk::write_new).
+    fn write_parts(&self, path: &str, parts: &[&[u8]]) -> io::Result<()> {
+        match parts {
+            [one] => self.write_new(path, one),
+            _ => self.write_new(path, &parts.concat()),
+        }
+    }
+
     /// Makes the content of a file durable; its name is another matter.
     ///
     /// After a failure the content must be written anew: calling this again may
@@ -162,12 +177,21 @@ pub trait Disk: Debug + Send + Sync {
 /// on is to publish again from the bytes: a failed sync is never retried, since
 /// its second answer could not be believed.
 pub fn publish(disk: &dyn Disk, dir: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    publish_parts(disk, dir, name, &[bytes])
+}
+
+/// Does what [`publish`] does, with bytes that lie in several places: the file
+/// has them one behind the other.
+///
+/// # Errors
+/// Those of [`publish`].
+pub fn publish_parts(disk: &dyn Disk, dir: &str, name: &str, bytes: &[&[u8]]) -> io::Result<()> {
     if parts(name)?.len() != 1 {
         return Err(refused(name));
     }
     let temp = join(dir, &format!("{TEMP_PREFIX}{name}{TEMP_SUFFIX}"));
     let placed = disk
-        .write_new(&temp, bytes)
+        .write_parts(&temp, bytes)
         .and_then(|()| disk.sync_file(&temp))
         .and_then(|()| disk.rename(&temp, &join(dir, name)));
     if let Err(first) = placed {
@@ -229,7 +253,10 @@ mod tests {
         disk.create_dir("a/b")?;
         disk.create_dir("a/b")?;
         disk.write_new("a/two", b"22")?;
-        disk.write_new("a/one", b"longer")?;
+        disk.write_parts("a/one", &[&b"long"[..], b"", b"er"])?;
+        assert_eq!(disk.read("a/one")?, b"longer");
+        disk.write_parts("a/one", &[])?;
+        assert_eq!(disk.read("a/one")?, b"");
         disk.write_new("a/one", b"1")?;
         let names = disk.list("a")?;
         let expected = [("b", 0, true), ("one", 1, false), ("two", 2, false)];
@@ -265,6 +292,7 @@ mod tests {
         assert_eq!(kind(disk.read("z/b")), IsADirectory);
         assert_eq!(kind(disk.write_new("z/b", b"")), IsADirectory);
         assert_eq!(kind(disk.write_new("no/x", b"")), NotFound);
+        assert_eq!(kind(disk.write_parts("no/x", &[])), NotFound);
         assert_eq!(kind(disk.write_new("z/two/x", b"")), NotADirectory);
         assert_eq!(kind(disk.list("z/two")), NotADirectory);
         assert_eq!(kind(disk.create_dir("z/two")), AlreadyExists);

@@ -4,14 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::compute::{
-    concat_batches, filter_record_batch, is_not_null, is_null, partition, sort_to_indices,
-    take_record_batch,
+    filter_record_batch, is_not_null, is_null, partition, sort_to_indices, take_record_batch,
 };
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, internal_datafusion_err};
 
 use super::groups::KeyIndex;
 use super::spill::OnDisk;
+use crate::checkpoint::rows_joined;
 
 /// The slice of groups without a time beside groups with one: no watermark reaches it.
 pub(super) const TIMELESS: i64 = i64::MAX;
@@ -251,21 +251,12 @@ pub fn coalesced(batches: Vec<RecordBatch>) -> Vec<RecordBatch> {
         rows += batch.num_rows();
         small.push(batch);
         if rows >= BATCH_ROWS {
-            out.append(&mut joined(std::mem::take(&mut small)));
+            out.append(&mut rows_joined(std::mem::take(&mut small)));
             rows = 0;
         }
     }
-    out.append(&mut joined(small));
+    out.append(&mut rows_joined(small));
     out
-}
-
-/// One batch of several; texts that do not fit one column stay as they are.
-fn joined(batches: Vec<RecordBatch>) -> Vec<RecordBatch> {
-    let schema = batches.first().map(RecordBatch::schema);
-    match schema.map(|schema| concat_batches(&schema, &batches)) {
-        Some(Ok(one)) if batches.len() > 1 => vec![one],
-        _ => batches,
-    }
 }
 
 /// The same run as part of another slice: of the window that begins at `slice`.

@@ -415,8 +415,8 @@ impl Database {
             content: content.map_err(|error| DataFusionError::External(error.into()))?,
             ..Header::default()
         };
-        let bytes = checkpoint::encode(header, &sections)?;
-        publish(self.disk.as_ref(), "", CATALOG, &bytes)
+        let (parts, _) = checkpoint::encode(header, sections)?;
+        publish(self.disk.as_ref(), "", CATALOG, &parts.concat())
             .map_err(|error| disk_failed(CATALOG, &error))
     }
 
