@@ -14,16 +14,22 @@ use crate::time::{Divisor, WindowShape};
 /// Slices that are counted in a table: more than this are not few.
 const MOST: u64 = 1 << 14;
 
-/// Least and greatest of some ticks.
+/// Least and greatest of some ticks. Every fourth tick is compared with its like, so that no comparison waits for
+/// the one before it.
 pub(super) fn extent(ticks: &[i64]) -> Option<(i64, i64)> {
     let first = *ticks.first()?;
-    Some(
-        ticks
-            .iter()
-            .fold((first, first), |(least, greatest), tick| {
-                (least.min(*tick), greatest.max(*tick))
-            }),
-    )
+    let (mut least, mut greatest) = ([first; 4], [first; 4]);
+    let (fours, rest) = ticks.as_chunks::<4>();
+    for four in fours {
+        for ((least, greatest), tick) in least.iter_mut().zip(&mut greatest).zip(four) {
+            *least = (*least).min(*tick);
+            *greatest = (*greatest).max(*tick);
+        }
+    }
+    let ends = least.iter().zip(&greatest).chain(rest.iter().zip(rest));
+    Some(ends.fold((first, first), |(least, greatest), (low, high)| {
+        (least.min(*low), greatest.max(*high))
+    }))
 }
 
 /// Assigns ticks without nulls; slices up to `late_through` are late. None where the slices are many, of
@@ -153,6 +159,24 @@ mod tests {
             (own.accepted > 0).then_some(slice)
         });
         (slices.collect(), fates)
+    }
+
+    #[test]
+    fn the_extent_is_the_least_and_the_greatest_wherever_they_are() {
+        for rows in 0..20_usize {
+            let ticks: Vec<i64> = (0..rows as i64).map(|row| row * 7 % 11 - 5).collect();
+            let ends = |ticks: &[i64]| Some((*ticks.iter().min()?, *ticks.iter().max()?));
+            assert_eq!(extent(&ticks), ends(&ticks));
+            for at in 0..rows {
+                for extreme in [i64::MIN, i64::MAX] {
+                    let mut ticks = ticks.clone();
+                    ticks[at] = extreme;
+                    assert_eq!(extent(&ticks), ends(&ticks), "{extreme} at {at} of {rows}");
+                    ticks.fill(extreme);
+                    assert_eq!(extent(&ticks), Some((extreme, extreme)));
+                }
+            }
+        }
     }
 
     #[test]

@@ -61,15 +61,14 @@ pub enum GateShape {
 
 impl GateShape {
     /// Begins of the windows that a slice is in, newest first.
-    fn windows(&self, slice: i64) -> Vec<i64> {
-        if slice == TIMELESS {
-            return vec![TIMELESS];
-        }
-        match self {
-            GateShape::One => vec![slice],
-            GateShape::Hopping(shape) => shape.windows(slice).collect(),
-            GateShape::Timeless | GateShape::Sessions => vec![],
-        }
+    fn windows(&self, slice: i64) -> impl Iterator<Item = i64> + use<> {
+        let (itself, several) = match self {
+            _ if slice == TIMELESS => (Some(TIMELESS), None),
+            GateShape::One => (Some(slice), None),
+            GateShape::Hopping(shape) => (None, Some(shape.windows(slice))),
+            GateShape::Timeless | GateShape::Sessions => (None, None),
+        };
+        itself.into_iter().chain(several.into_iter().flatten())
     }
 
     /// Begin of the newest window that a slice is in: when it has closed, all have.
@@ -439,8 +438,12 @@ impl GateState {
             .kept
             .keys()
             .flat_map(|slice| self.shape.windows(*slice));
-        let open: BTreeSet<i64> = windows.filter(|begin| !closed.contains(*begin)).collect();
-        open.len() as u64
+        let open = windows.filter(|begin| !closed.contains(*begin));
+        match self.shape {
+            GateShape::One => open.count() as u64,
+            // Slices share windows.
+            _ => open.collect::<BTreeSet<i64>>().len() as u64,
+        }
     }
 
     /// The oldest window that holds rows and has not closed: its begin, of sessions its end.
@@ -459,7 +462,7 @@ impl GateState {
             GateShape::One | GateShape::Hopping(_) => {
                 let rows = lock(&self.rows);
                 rows.kept.keys().find_map(|slice| {
-                    let windows = self.shape.windows(*slice).into_iter();
+                    let windows = self.shape.windows(*slice);
                     windows.filter(|begin| !closed.contains(*begin)).min()
                 })
             }
@@ -568,6 +571,23 @@ impl GateState {
             })
         });
         slices.collect()
+    }
+
+    /// The runs as those of one window, which begins where their slice does. None of sessions, nor of groups
+    /// without a time: the first columns of such runs are not one slice.
+    pub fn as_window(&self, fragments: &Fragments) -> Option<SharedSlices> {
+        match self.shape {
+            GateShape::One | GateShape::Hopping(_) if fragments.slice != TIMELESS => {
+                Some(SharedSlices {
+                    windows: vec![WindowOfSlices {
+                        begin: fragments.slice,
+                        slices: 0..1,
+                    }],
+                    slices: vec![fragments.runs.clone()],
+                })
+            }
+            _ => None,
+        }
     }
 
     /// Puts merged runs in the place of those that they were merged from: the same groups.

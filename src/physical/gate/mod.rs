@@ -409,12 +409,11 @@ impl Stateful for TimeWindowGateExec {
 
     async fn compact(&self, context: &Arc<TaskContext>) -> Result<()> {
         let state = self.info.state(&*epoch(context)?);
-        let mode = self.info.mode;
-        for partition in 0..self.partitions() {
-            let merged = self.reducer.compact(&state, partition, mode, context);
-            merged.await?;
-        }
-        Ok(())
+        let partitions = self.partitions();
+        let merged = self
+            .reducer
+            .compact(&state, partitions, &self.info, context);
+        merged.await
     }
 }
 

@@ -137,7 +137,7 @@ impl GateState {
                 }
             }
             GateShape::One | GateShape::Hopping(_) => {
-                let oldest = self.shape.windows(*slice).pop();
+                let oldest = self.shape.windows(*slice).last();
                 match oldest.is_some_and(|oldest| release.after.contains(oldest)) {
                     true => of(runs),
                     false => 0,
@@ -215,7 +215,7 @@ impl GateState {
             self.shape
                 .windows(*slice)
                 .last()
-                .is_some_and(|oldest| release.after.contains(*oldest))
+                .is_some_and(|oldest| release.after.contains(oldest))
         };
         let kept = partition
             .kept
@@ -226,8 +226,8 @@ impl GateState {
             .iter()
             .take_while(|(slice, _)| reached(slice));
         for (slice, runs) in kept.chain(pending) {
-            let mut windows = self.shape.windows(*slice);
-            windows.retain(|begin| closes(*begin, release));
+            let windows = self.shape.windows(*slice);
+            let windows: Vec<i64> = windows.filter(|begin| closes(*begin, release)).collect();
             emit(&mut out, runs, *slice, &windows);
         }
         out
@@ -282,7 +282,7 @@ impl GateState {
         let inside = |slice: i64| match (self.shape, window) {
             (_, None) => true,
             (GateShape::One, Some(begin)) => slice == begin,
-            (_, Some(begin)) => self.shape.windows(slice).contains(&begin),
+            (_, Some(begin)) => self.shape.windows(slice).any(|one| one == begin),
         };
         let slices = slices.iter().filter(|(slice, _)| inside(**slice));
         slices
@@ -296,7 +296,7 @@ impl GateState {
         for (slice, runs) in partition.kept.iter().chain(&partition.pending) {
             let windows = match self.shape {
                 GateShape::Timeless => vec![*slice],
-                _ => self.shape.windows(*slice),
+                _ => self.shape.windows(*slice).collect(),
             };
             emit(&mut out, runs, *slice, &windows);
         }
@@ -362,11 +362,15 @@ const MANY_RUNS: usize = 4;
 /// Windows that close and are their own slices, if they are in many runs: many small epochs have left each
 /// of their groups in several.
 fn in_many_runs(partition: &Partition, release: Release) -> Option<SharedSlices> {
-    let held = partition.kept.iter().chain(&partition.pending);
-    let slices = by_slice(held.filter(|(slice, _)| closes(**slice, release)))?;
-    if slices.values().map(Vec::len).sum::<usize>() <= slices.len() * MANY_RUNS {
+    let kept = || that_close(&partition.kept, release);
+    let pending = || that_close(&partition.pending, release);
+    // They are counted before their rows are asked for: few runs are what most epochs have.
+    let runs: usize = kept().chain(pending()).map(|(_, runs)| runs.len()).sum();
+    let new = pending().filter(|(slice, _)| !partition.kept.contains_key(*slice));
+    if runs <= (kept().count() + new.count()) * MANY_RUNS {
         return None;
     }
+    let slices = by_slice(kept().chain(pending()))?;
     let windows = slices.keys().zip(0..).map(|(begin, at)| WindowOfSlices {
         begin: *begin,
         slices: at..at + 1,
@@ -375,6 +379,14 @@ fn in_many_runs(partition: &Partition, release: Release) -> Option<SharedSlices>
         windows: windows.collect(),
         slices: slices.into_values().collect(),
     })
+}
+
+/// The slices that are windows that close in an epoch, with their runs.
+fn that_close(slices: &Slices, release: Release) -> impl Iterator<Item = (&i64, &Vec<Run>)> {
+    let reached = slices
+        .iter()
+        .take_while(move |(slice, _)| release.after.contains(**slice));
+    reached.filter(move |(slice, _)| closes(**slice, release))
 }
 
 /// Adds runs to the output, for windows that begin there; empty ones are left out.
