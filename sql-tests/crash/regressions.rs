@@ -1,7 +1,9 @@
 //! What was wrong once.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use tidegate::checkpoint::Checkpoint;
 use tidegate::disk::sim::{Crash, Fault};
 use tidegate::disk::{Disk, SimDisk};
 use tidegate::prelude::*;
@@ -24,6 +26,129 @@ async fn fails(ctx: &StreamContext, disk: &SimDisk, call: u64, sql: &str) {
     disk.fail_at(disk.calls() + call, Fault::Eacces, false);
     run(ctx, sql).await.expect_err(sql);
     disk.heal();
+}
+
+/// Runs a statement whose last call fails, the sync of a folder, and all that would take back what is in place.
+async fn is_left_in_place(ctx: &StreamContext, disk: &SimDisk, sql: &str) {
+    disk.fail_at(disk.calls() + 3, Fault::Eacces, true);
+    run(ctx, sql).await.expect_err(sql);
+}
+
+/// Opens a database on a disk that is full from the first call on that needs room: the catalog is published again.
+async fn opened_on_a_full_disk(disk: &SimDisk) -> StreamContext {
+    disk.fail_at(disk.calls() + 5, Fault::Enospc, true);
+    opened(disk).await
+}
+
+/// What a process has left in place is read, and is durable before something counts on it.
+#[test]
+fn a_database_on_a_full_disk_can_be_read() {
+    let disk = SimDisk::new(1);
+    block(async {
+        let ctx = opened(&disk).await;
+        runs(&ctx, "CREATE TABLE t (v BIGINT)").await;
+        runs(&ctx, PLAIN).await;
+        runs(&ctx, "INSERT INTO t VALUES (1)").await;
+        runs(&ctx, "REFRESH STREAMING TABLE q").await;
+        is_left_in_place(&ctx, &disk, "INSERT INTO t VALUES (2)").await;
+    });
+    disk.heal();
+    block(async {
+        let ctx = opened_on_a_full_disk(&disk).await;
+        let unopened = ctx.unopened();
+        assert!(unopened.is_empty(), "{unopened:?}");
+        assert_eq!(rows_of(&ctx, "t").await.unwrap(), ["1", "2"]);
+        assert_eq!(rows_of(&ctx, "q").await.unwrap(), ["1"]);
+        for sql in ["INSERT INTO t VALUES (3)", "REFRESH STREAMING TABLE q"] {
+            let error = run(&ctx, sql).await.expect_err(sql).to_string();
+            assert!(error.contains("catalog: "), "{error}");
+        }
+        disk.heal();
+        runs(&ctx, "REFRESH STREAMING TABLE q").await;
+    });
+    disk.reopen(Crash::Lost);
+    block(async {
+        let ctx = opened(&disk).await;
+        for name in ["t", "q"] {
+            assert_eq!(rows_of(&ctx, name).await.unwrap(), ["1", "2"], "{name}");
+        }
+    });
+}
+
+/// What is not in a catalog that a crash may take back is in the one before.
+#[test]
+fn a_table_whose_drop_is_in_doubt_keeps_its_rows() {
+    let disk = SimDisk::new(1);
+    block(async {
+        let ctx = opened(&disk).await;
+        runs(&ctx, "CREATE TABLE t (v BIGINT)").await;
+        runs(&ctx, "INSERT INTO t VALUES (1)").await;
+        is_left_in_place(&ctx, &disk, "DROP TABLE t").await;
+    });
+    disk.heal();
+    block(async {
+        let ctx = opened_on_a_full_disk(&disk).await;
+        assert!(!ctx.session().table_exist("t").unwrap());
+    });
+    disk.reopen(Crash::Lost);
+    block(async {
+        let ctx = opened(&disk).await;
+        assert_eq!(rows_of(&ctx, "t").await.unwrap(), ["1"]);
+    });
+}
+
+/// Neither the drop nor the catalog before it is durable: the rows wait for one that has their table.
+#[test]
+fn rows_of_a_table_whose_drop_failed_for_good_are_kept() {
+    let disk = SimDisk::new(1);
+    block(async {
+        let ctx = opened(&disk).await;
+        runs(&ctx, "CREATE TABLE t (v BIGINT)").await;
+        is_left_in_place(&ctx, &disk, "DROP TABLE t").await;
+        disk.heal();
+        runs(&ctx, "INSERT INTO t VALUES (1)").await;
+    });
+    disk.reopen(Crash::Kept);
+    block(async {
+        let ctx = opened(&disk).await;
+        assert_eq!(rows_of(&ctx, "t").await.unwrap(), ["1"]);
+    });
+}
+
+/// An older checkpoint that cannot be read is not one that is not there.
+#[test]
+fn an_error_that_passes_leaves_the_older_checkpoint() {
+    let disk = SimDisk::new(1);
+    block(async {
+        let ctx = opened(&disk).await;
+        runs(&ctx, "CREATE TABLE t (v BIGINT)").await;
+        runs(
+            &ctx,
+            "CREATE STREAMING TABLE q WITH (max_rows_per_epoch = '1') AS SELECT v FROM STREAM t",
+        )
+        .await;
+        runs(&ctx, "INSERT INTO t VALUES (1), (2), (3), (4)").await;
+        runs(&ctx, "REFRESH STREAMING TABLE q").await;
+    });
+    let files = disk.files().into_iter();
+    let newest = files.filter(|path| path.ends_with(".epoch")).max();
+    let newest = newest.expect("a file");
+    let id = newest.split('/').nth(1).expect("a folder");
+    let kept = NonZeroUsize::new(2).expect("not zero");
+    let restored = |disk: &SimDisk| {
+        let disk = Arc::new(disk.clone());
+        let opened = Checkpoint::open(disk, Arc::default(), "queries", id, kept);
+        opened.map(|(_, restored)| restored.number)
+    };
+    let number = restored(&disk.fork()).unwrap();
+    for call in 0..16 {
+        let disk = disk.fork();
+        disk.fail_at(disk.calls() + call, Fault::Emfile, false);
+        restored(&disk).ok();
+        disk.heal();
+        disk.remove(&newest).unwrap();
+        assert_eq!(restored(&disk).unwrap(), number - 1, "call {call}");
+    }
 }
 
 /// The sync of the folder comes last. The file of the INSERT that failed has the same first row as the next one.

@@ -226,7 +226,8 @@ fn read(disk: &SimDisk, path: &str) -> Result<String, DataFusionError> {
 
 /// The newest checkpoint of a query, as a text.
 fn restored(disk: &SimDisk, id: &str) -> Result<String, DataFusionError> {
-    let (_, restored) = Checkpoint::open(Arc::new(disk.clone()), "queries", id, KEPT)?;
+    let disk = Arc::new(disk.clone());
+    let (_, restored) = Checkpoint::open(disk, Arc::default(), "queries", id, KEPT)?;
     let Restored {
         number,
         content,

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use tidegate::picture::{Depth, Picture, Rows, View};
 use tidegate::prelude::*;
+use tidegate::time::Instant;
 
 use super::show;
 

@@ -30,9 +30,9 @@ pub(super) fn widened(now: &SchemaRef, kept: &SchemaRef) -> Option<SchemaRef> {
     let (own, aside) = parted(now);
     let (of_kept, _) = parted(kept);
     let own = own.iter().map(|field| match is_like(kept, field) {
-        None => Some(nullable(field)),
-        Some(true) => Some(Arc::clone(field)),
         Some(false) => None,
+        Some(true) if !may_be_null(kept, field) => Some(Arc::clone(field)),
+        Some(true) | None => Some(nullable(field)),
     });
     let own: Option<Vec<FieldRef>> = own.collect();
     let aside_alike = aside.iter().all(|field| is_like(kept, field) == Some(true));
@@ -67,6 +67,11 @@ fn parted(table: &SchemaRef) -> (&[FieldRef], &[FieldRef]) {
 fn is_like(table: &SchemaRef, field: &Field) -> Option<bool> {
     let found = table.field_with_name(field.name()).ok()?;
     Some(found.data_type() == field.data_type())
+}
+
+fn may_be_null(table: &SchemaRef, field: &Field) -> bool {
+    let found = table.field_with_name(field.name());
+    found.is_ok_and(Field::is_nullable)
 }
 
 fn nullable(field: &FieldRef) -> FieldRef {

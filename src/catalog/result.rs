@@ -197,6 +197,11 @@ impl TableResult {
         Ok(progress)
     }
 
+    /// Whether rows go to a sink, or are to be removed from one.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self.rows, Rows::Sink { .. }) || !self.former.is_empty()
+    }
+
     /// Hands the last epoch's rows to the sink, if they were not.
     pub(super) async fn deliver(&self, next: u64) -> Result<()> {
         let begun = *self.begun.lock().unwrap_or_else(PoisonError::into_inner);

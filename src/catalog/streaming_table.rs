@@ -193,6 +193,9 @@ impl StreamingTable {
             return Ok(());
         }
         let next = self.hold().await.next_epoch;
+        if let Some(checkpoint) = self.checkpoint.as_ref().filter(|_| self.result.goes_on()) {
+            checkpoint.settle()?;
+        }
         self.result.deliver(next).await
     }
 

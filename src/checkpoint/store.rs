@@ -14,7 +14,7 @@ use super::draft::{Draft, PieceDraft};
 use super::file::{Header, Segment, Sum, damaged, decode, encode};
 use super::rows::{count, from_bytes, joined};
 use super::segments::Piece;
-use crate::disk::{Disk, TEMP_PREFIX, publish, publish_parts};
+use crate::disk::{Disk, Doubts, TEMP_PREFIX, publish_parts};
 
 /// What the name of an epoch's file ends with.
 const SUFFIX: &str = ".epoch";
@@ -22,6 +22,8 @@ const SUFFIX: &str = ".epoch";
 /// The checkpoint of one query.
 pub struct Checkpoint {
     disk: Arc<dyn Disk>,
+    /// Files of the database that may not be durable.
+    doubts: Arc<Doubts>,
     folder: String,
     owner: String,
     /// How many checkpoints are kept, the newest included.
@@ -42,6 +44,8 @@ struct Newest {
     kept: VecDeque<BTreeSet<u64>>,
     /// Files that there are.
     there: BTreeSet<u64>,
+    /// Whether an older checkpoint could not be read, so that it is not known which files it needs.
+    unread: bool,
 }
 
 /// What a checkpoint holds.
@@ -70,6 +74,7 @@ impl Checkpoint {
     /// - those of the disk
     pub fn create(
         disk: Arc<dyn Disk>,
+        doubts: Arc<Doubts>,
         parent: &str,
         owner: &str,
         kept: NonZeroUsize,
@@ -78,6 +83,7 @@ impl Checkpoint {
         let made = Self {
             folder: format!("{parent}/{owner}"),
             disk,
+            doubts,
             owner: owner.to_owned(),
             kept,
             newest: Mutex::default(),
@@ -103,13 +109,15 @@ impl Checkpoint {
     }
 
     /// Opens a query's folder at its newest checkpoint. Nothing is changed but that this one is made durable
-    /// again: a sync that failed may have left it in place without that.
+    /// again: a sync that failed may have left it in place without that. On a full disk it stays in doubt, and no
+    /// epoch commits before it is durable.
     ///
     /// # Errors
     /// - a file is damaged, missing, of another query or another version; the error names it
     /// - those of the disk
     pub fn open(
         disk: Arc<dyn Disk>,
+        doubts: Arc<Doubts>,
         parent: &str,
         owner: &str,
         kept: NonZeroUsize,
@@ -117,6 +125,7 @@ impl Checkpoint {
         let opened = Self {
             folder: format!("{parent}/{owner}"),
             disk,
+            doubts,
             owner: owner.to_owned(),
             kept,
             newest: Mutex::default(),
@@ -136,7 +145,7 @@ impl Checkpoint {
         let mut number = there.last().copied();
         // A listing may be older than the folder.
         let next = number.map_or(0, |last| last.saturating_add(1));
-        if self.read(next).is_ok() {
+        if self.has(next)? {
             there.insert(next);
             number = Some(next);
         }
@@ -150,12 +159,13 @@ impl Checkpoint {
         let bytes = self.read(number)?;
         let (header, sections) = self.checked(number, &bytes)?;
         let name = name_of(number);
-        publish(self.disk.as_ref(), &self.folder, &name, &bytes)
+        self.doubts
+            .publish_again(self.disk.as_ref(), &self.folder, &name, &bytes)
             .map_err(|error| self.failed(&path, &error))?;
         let pieces = self.rows_of(&header, &sections)?;
         let mut files = header.files.clone();
         files.insert(number, Sum::of(&bytes));
-        let mut kept = self.older(number, &there);
+        let (mut kept, unread) = self.older(number, &there);
         kept.push_back(needed(number, &header.pieces));
         *self.newest() = Newest {
             number,
@@ -163,13 +173,27 @@ impl Checkpoint {
             files,
             kept,
             there,
+            unread,
         };
-        self.remove_others();
+        // If this one goes with a crash, an older one counts again.
+        if !self.doubts.are_in(&self.folder) {
+            self.remove_others();
+        }
         Ok(Restored {
             number,
             content: header.content,
             pieces,
         })
+    }
+
+    /// Makes durable what may not be: the newest checkpoint, and what other epochs and INSERTs have left that it
+    /// counts on. What an epoch has read must not go with a crash when the epoch stays, nor what is handed on.
+    ///
+    /// # Errors
+    /// - those of the disk
+    pub fn settle(&self) -> Result<()> {
+        let settled = self.doubts.settle(self.disk.as_ref(), |_| true);
+        settled.map_err(|(path, error)| self.failed(&path, &error))
     }
 
     /// What an epoch commits: what it added to each piece, and what else there is to know. Pieces that are not
@@ -205,6 +229,7 @@ impl Checkpoint {
         if number != last.saturating_add(1) {
             return internal_err!("epoch {number} was to be written after epoch {last}");
         }
+        self.settle()?;
         let mut earlier = self.sections(draft.again())?;
         let made = draft.sections(|segment| {
             let rows = earlier.remove(&(segment.file, segment.section));
@@ -327,15 +352,23 @@ impl Checkpoint {
         Ok((header, sections))
     }
 
-    /// What the kept checkpoints before the newest need, oldest first.
-    fn older(&self, newest: u64, there: &BTreeSet<u64>) -> VecDeque<BTreeSet<u64>> {
+    /// What the kept checkpoints before the newest need, oldest first, and whether one could not be read: it and
+    /// those before it are left out then. An error may pass, and does not say that a file is not there.
+    fn older(&self, newest: u64, there: &BTreeSet<u64>) -> (VecDeque<BTreeSet<u64>>, bool) {
         let first = newest.saturating_sub(self.kept.get() as u64 - 1);
-        let needs = there.range(first..newest).filter_map(|number| {
-            let bytes = self.read(*number).ok()?;
-            let (header, _) = self.checked(*number, &bytes).ok()?;
-            Some(needed(*number, &header.pieces))
-        });
-        needs.collect()
+        let mut needs = VecDeque::new();
+        for number in there.range(first..newest).rev() {
+            let bytes = match self.disk.read(&self.path(*number)) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => return (needs, true),
+            };
+            match self.checked(*number, &bytes) {
+                Ok((header, _)) => needs.push_front(needed(*number, &header.pieces)),
+                Err(_) => return (needs, true),
+            }
+        }
+        (needs, false)
     }
 
     /// Removes files that no kept checkpoint needs. What cannot be removed is litter, and tried again.
@@ -344,6 +377,10 @@ impl Checkpoint {
         while newest.kept.len() > self.kept.get() {
             newest.kept.pop_front();
         }
+        if newest.unread && newest.kept.len() < self.kept.get() {
+            return;
+        }
+        newest.unread = false;
         let needed: BTreeSet<u64> = newest.kept.iter().flatten().copied().collect();
         let others: Vec<u64> = newest.there.difference(&needed).copied().collect();
         for number in others {
@@ -380,6 +417,17 @@ impl Checkpoint {
         let put = publish_parts(self.disk.as_ref(), &self.folder, &name, &parts);
         put.map_err(|error| self.failed(&self.path(number), &error))?;
         Ok(sum)
+    }
+
+    /// Whether there is a file of this number.
+    fn has(&self, number: u64) -> Result<bool> {
+        let path = self.path(number);
+        match self.disk.read(&path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // Taken for missing, a committed epoch would be written over.
+            Err(error) => Err(self.failed(&path, &error)),
+        }
     }
 
     fn read(&self, number: u64) -> Result<Vec<u8>> {

@@ -375,7 +375,13 @@ impl StreamContext {
         let outlet = self.outlet(name.table(), &definition, entry.location.as_deref())?;
         let former = self.cleaners(&entry.former, outlet.as_ref())?;
         let kept = self.checkpoints_kept(&definition)?;
-        let opened = Checkpoint::open(database.disk(), Database::QUERIES, &entry.id, kept);
+        let opened = Checkpoint::open(
+            database.disk(),
+            database.doubts(),
+            Database::QUERIES,
+            &entry.id,
+            kept,
+        );
         let had = opened.as_ref().ok().map(|(_, had)| had);
         let late = had.and_then(StreamingTable::late_columns);
         let changed =

@@ -169,8 +169,14 @@ impl StreamContext {
             cleaners,
         );
         if let Some(database) = &self.database {
-            let made =
-                Checkpoint::create(database.disk(), Database::QUERIES, &id, kept, Value::Null);
+            let made = Checkpoint::create(
+                database.disk(),
+                database.doubts(),
+                Database::QUERIES,
+                &id,
+                kept,
+                Value::Null,
+            );
             table = table.kept_in(made?);
             database.put(entry.clone())?;
         }

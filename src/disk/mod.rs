@@ -17,7 +17,7 @@
 //!   the file must be synced before the rename, the directory after it.
 //!
 //! [`publish`] is those three facts in order, and the one way a durable file
-//! comes to be.
+//! comes to be. [`Doubts`] are about files that an earlier process left in place.
 //!
 //! # Paths
 //!
@@ -26,6 +26,7 @@
 //! `..`, an empty part or a NUL is refused with
 //! [`InvalidInput`](io::ErrorKind::InvalidInput) before the disk is touched.
 
+mod doubts;
 mod local;
 pub mod sim;
 
@@ -33,6 +34,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::{Component, Path};
 
+pub use doubts::Doubts;
 pub use local::LocalDisk;
 pub use sim::SimDisk;
 

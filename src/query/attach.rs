@@ -180,6 +180,10 @@ impl Attached {
             self.sink.restore(&restored)?;
             *state = RunState::restored(&restored)?;
         }
+        if let Some(checkpoint) = &self.checkpoint {
+            // What is handed on is not taken back.
+            checkpoint.settle()?;
+        }
         self.sink.ready(state.next_epoch).await
     }
 }

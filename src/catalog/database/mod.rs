@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::rows::KeptRows;
 use crate::checkpoint::{self, Header, damaged, disk_failed};
-use crate::disk::{Disk, Lock, publish};
+use crate::disk::{Disk, Doubts, Lock};
 use crate::error::Refusal;
 
 /// Name of the catalog's file, and of its owner.
@@ -187,6 +187,8 @@ impl Catalog {
 /// A database that is open.
 pub struct Database {
     disk: Arc<dyn Disk>,
+    /// Files that may not be durable. Rows, and epochs, wait for a catalog that they are in.
+    doubts: Arc<Doubts>,
     catalog: Mutex<Catalog>,
     _lock: Lock,
 }
@@ -201,7 +203,7 @@ impl Database {
     /// Folder of the checkpoints of streaming tables.
     pub const QUERIES: &str = QUERIES;
 
-    /// Opens a database, or makes one with this id.
+    /// Opens a database, or makes one with this id. On a full disk what is there can be read.
     ///
     /// # Errors
     /// - another process has it open
@@ -218,9 +220,11 @@ impl Database {
             .into(),
             _ => disk_failed("LOCK", &error),
         })?;
-        let catalog = match disk.read(CATALOG) {
-            Ok(bytes) => read(&bytes)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Self::made(disk.as_ref(), new_id)?,
+        let (catalog, bytes) = match disk.read(CATALOG) {
+            Ok(bytes) => (read(&bytes)?, Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (Self::made(disk.as_ref(), new_id)?, None)
+            }
             Err(error) => return Err(disk_failed(CATALOG, &error)),
         };
         for folder in [TABLES, QUERIES] {
@@ -231,11 +235,18 @@ impl Database {
             .map_err(|error| disk_failed("the database's folder", &error))?;
         let opened = Self {
             disk,
+            doubts: Arc::default(),
             catalog: Mutex::new(catalog),
             _lock: lock,
         };
-        // A sync that failed may have left the file in place without making it durable.
-        opened.publish(&opened.catalog())?;
+        match bytes {
+            // A sync that failed may have left the file in place without making it durable.
+            Some(bytes) => opened
+                .doubts
+                .publish_again(opened.disk.as_ref(), "", CATALOG, &bytes)
+                .map_err(|error| disk_failed(CATALOG, &error))?,
+            None => opened.publish(&opened.catalog())?,
+        }
         opened.remove_others()?;
         Ok(opened)
     }
@@ -271,6 +282,11 @@ impl Database {
     /// The disk that it is on.
     pub fn disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk)
+    }
+
+    /// Its files that may not be durable.
+    pub fn doubts(&self) -> Arc<Doubts> {
+        Arc::clone(&self.doubts)
     }
 
     /// All that it knows, in the order in which it was made; also what has gone and is still needed to make it.
@@ -372,7 +388,7 @@ impl Database {
             .create_dir(&folder)
             .and_then(|()| self.disk.sync_dir(TABLES));
         made.map_err(|error| disk_failed(&folder, &error))?;
-        Ok(KeptRows::new(self.disk(), folder))
+        Ok(KeptRows::new(self.disk(), self.doubts(), folder))
     }
 
     /// The rows of a table that there is, and where more of them go.
@@ -381,7 +397,7 @@ impl Database {
     /// - a file is damaged or missing; the error names it
     /// - those of the disk
     pub fn rows(&self, id: &str) -> Result<(KeptRows, Vec<RecordBatch>)> {
-        KeptRows::open(self.disk(), format!("{TABLES}/{id}"))
+        KeptRows::open(self.disk(), self.doubts(), format!("{TABLES}/{id}"))
     }
 
     fn change(&self, change: impl FnOnce(&mut Catalog)) -> Result<()> {
@@ -391,8 +407,10 @@ impl Database {
         change(&mut changed);
         changed.forget();
         if let Err(error) = self.publish(&changed) {
-            // A sync that failed may have left the file in place. If this fails as well, the error says so.
-            self.publish(&catalog).ok();
+            // A sync that failed may have left the file in place.
+            let former = encoded(&catalog)?;
+            self.doubts
+                .put_back(self.disk.as_ref(), "", CATALOG, former);
             return Err(error);
         }
         *catalog = changed;
@@ -400,28 +418,15 @@ impl Database {
     }
 
     fn publish(&self, catalog: &Catalog) -> Result<()> {
-        let (mut catalog, mut sections) = (catalog.clone(), Vec::new());
-        for entry in &mut catalog.entries {
-            entry.section = None;
-            if let Some(schema) = &entry.schema {
-                entry.section = Some(sections.len());
-                sections.push(checkpoint::schema_to_bytes(schema)?);
-            }
-        }
-        let content = serde_json::to_value(&catalog);
-        let header = Header {
-            owner: CATALOG.to_owned(),
-            number: catalog.revision,
-            content: content.map_err(|error| DataFusionError::External(error.into()))?,
-            ..Header::default()
-        };
-        let (parts, _) = checkpoint::encode(header, sections)?;
-        publish(self.disk.as_ref(), "", CATALOG, &parts.concat())
+        let bytes = encoded(catalog)?;
+        self.doubts
+            .publish(self.disk.as_ref(), "", CATALOG, &bytes)
             .map_err(|error| disk_failed(CATALOG, &error))
     }
 
-    /// Removes folders that no entry names.
+    /// Removes folders that no entry names. If this catalog may go with a crash, the one before may name them.
     fn remove_others(&self) -> Result<()> {
+        let may_go = self.doubts.are_in("");
         let known: BTreeSet<String> = self.entries().into_iter().map(|entry| entry.id).collect();
         for parent in [TABLES, QUERIES] {
             let found = self
@@ -432,7 +437,9 @@ impl Database {
                 .iter()
                 .filter(|found| found.dir && !known.contains(&found.name));
             for other in others {
-                self.remove_folder(&format!("{parent}/{}", other.name));
+                if !may_go {
+                    self.remove_folder(&format!("{parent}/{}", other.name));
+                }
                 self.pass_over(&other.name);
             }
         }
@@ -467,11 +474,33 @@ impl Database {
 
     /// Removes a folder of files. Best effort: what is left is removed when the database is opened.
     fn remove_folder(&self, folder: &str) {
+        self.doubts.forget(folder);
         for file in self.disk.list(folder).unwrap_or_default() {
             self.disk.remove(&format!("{folder}/{}", file.name)).ok();
         }
         self.disk.remove_dir(folder).ok();
     }
+}
+
+/// The bytes of a catalog's file.
+fn encoded(catalog: &Catalog) -> Result<Vec<u8>> {
+    let (mut catalog, mut sections) = (catalog.clone(), Vec::new());
+    for entry in &mut catalog.entries {
+        entry.section = None;
+        if let Some(schema) = &entry.schema {
+            entry.section = Some(sections.len());
+            sections.push(checkpoint::schema_to_bytes(schema)?);
+        }
+    }
+    let content = serde_json::to_value(&catalog);
+    let header = Header {
+        owner: CATALOG.to_owned(),
+        number: catalog.revision,
+        content: content.map_err(|error| DataFusionError::External(error.into()))?,
+        ..Header::default()
+    };
+    let (parts, _) = checkpoint::encode(header, sections)?;
+    Ok(parts.concat())
 }
 
 /// The catalog in the bytes of its file.

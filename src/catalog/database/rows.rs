@@ -27,7 +27,7 @@ use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
 
 use crate::checkpoint::{damaged, disk_failed, rows_from_bytes, rows_to_bytes, together};
-use crate::disk::{Disk, TEMP_PREFIX, publish};
+use crate::disk::{Disk, Doubts, TEMP_PREFIX, publish};
 use crate::source::{Arrivals, Keep};
 
 /// A file has rows of no more than this part of the time for which rows are kept, and goes so much later at most.
@@ -39,6 +39,8 @@ const FIRST: &str = ".first";
 /// The rows of one table.
 pub struct KeptRows {
     disk: Arc<dyn Disk>,
+    /// Files of the database that may not be durable.
+    doubts: Arc<Doubts>,
     folder: String,
     files: Mutex<Files>,
     /// Where rows go by their age: rows of one file arrived in one span of so many milliseconds, counted from 1970.
@@ -116,9 +118,10 @@ impl fmt::Debug for KeptRows {
 
 impl KeptRows {
     /// Rows of a new table; the folder is there.
-    pub(super) fn new(disk: Arc<dyn Disk>, folder: String) -> Self {
+    pub(super) fn new(disk: Arc<dyn Disk>, doubts: Arc<Doubts>, folder: String) -> Self {
         Self {
             disk,
+            doubts,
             folder,
             files: Mutex::default(),
             span: None,
@@ -143,9 +146,13 @@ impl KeptRows {
         spans.is_some_and(|(one, other)| one.div_euclid(span) == other.div_euclid(span))
     }
 
-    /// All rows that a folder has.
-    pub(super) fn open(disk: Arc<dyn Disk>, folder: String) -> Result<(Self, Vec<RecordBatch>)> {
-        let opened = Self::new(disk, folder);
+    /// All rows that a folder has. Nothing goes before what counts is durable: on a full disk everything stays.
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        doubts: Arc<Doubts>,
+        folder: String,
+    ) -> Result<(Self, Vec<RecordBatch>)> {
+        let opened = Self::new(disk, doubts, folder);
         let found = opened.found()?;
         let first = found.first.last().copied().unwrap_or_default();
         let (parts, others) = in_order(found.parts, first).map_err(|row| {
@@ -158,12 +165,17 @@ impl KeptRows {
         for part in &parts {
             rows.extend(opened.read(*part)?);
         }
-        others.iter().for_each(|other| opened.forget(&other.name()));
-        if let Some(last) = parts.last() {
-            opened.make_durable(*last)?;
+        if let Some(first) = found.first.last() {
+            opened.make_durable(&name_of_first(*first), &[])?;
         }
-        let former = found.first.iter().filter(|row| **row < first);
-        former.for_each(|row| opened.forget(&name_of_first(*row)));
+        if let Some(last) = parts.last() {
+            opened.make_durable(&last.name(), &opened.bytes(*last)?)?;
+        }
+        if !opened.doubts.are_in(&opened.folder) {
+            others.iter().for_each(|other| opened.forget(&other.name()));
+            let former = found.first.iter().filter(|row| **row < first);
+            former.for_each(|row| opened.forget(&name_of_first(*row)));
+        }
         let first = parts.first().map_or(first, |part| part.first);
         *opened.files() = Files { parts, first };
         Ok((opened, rows))
@@ -241,11 +253,17 @@ impl KeptRows {
         }
     }
 
-    /// Publishes the newest file again: a process that ended before it was durable has left it in place.
-    fn make_durable(&self, part: Part) -> Result<()> {
-        let bytes = self.bytes(part)?;
-        let put = publish(self.disk.as_ref(), &self.folder, &part.name(), &bytes);
-        put.map_err(|error| disk_failed(&self.path(&part.name()), &error))
+    /// Publishes a file again: a process that ended before it was durable has left it in place.
+    fn make_durable(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let disk = self.disk.as_ref();
+        let put = self.doubts.publish_again(disk, &self.folder, name, bytes);
+        put.map_err(|error| disk_failed(&self.path(name), &error))
+    }
+
+    /// Makes durable what may not be, in the folders that something counts on.
+    fn settle(&self, counts: impl Fn(&str) -> bool) -> Result<()> {
+        let settled = self.doubts.settle(self.disk.as_ref(), counts);
+        settled.map_err(|(path, error)| disk_failed(&path, &error))
     }
 
     fn write(&self, first: u64, rows: &[RecordBatch], arrived: Option<i64>) -> Result<Part> {
@@ -292,6 +310,8 @@ impl KeptRows {
 
 impl Keep for KeptRows {
     fn keep(&self, start: u64, batches: &[RecordBatch], arrived: Option<i64>) -> Result<()> {
+        // The catalog, which has the table, and the rows before these.
+        self.settle(|folder| folder.is_empty() || folder == self.folder)?;
         self.retract()?;
         let parts = self.files().parts.clone();
         let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
@@ -326,6 +346,8 @@ impl Keep for KeptRows {
         let Some(last) = gone.last() else {
             return Ok(former);
         };
+        // Readers have passed the rows, and must not go back to before them.
+        self.settle(|_| true)?;
         let name = name_of_first(last.end);
         publish(self.disk.as_ref(), &self.folder, &name, &[])
             .map_err(|error| disk_failed(&self.path(&name), &error))?;
@@ -411,7 +433,7 @@ mod tests {
 
     use super::*;
     use crate::disk::SimDisk;
-    use crate::disk::sim::Crash;
+    use crate::disk::sim::{Crash, Fault};
 
     fn rows(from: i64, count: i64) -> Vec<RecordBatch> {
         let values = Int64Array::from_iter_values(from..from + count);
@@ -431,17 +453,17 @@ mod tests {
     fn many_inserts_are_few_files_and_all_rows() {
         let disk = Arc::new(SimDisk::new(1));
         disk.create_dir("t").unwrap();
-        let kept = KeptRows::new(disk.clone(), "t".to_owned());
+        let kept = KeptRows::new(disk.clone(), Arc::default(), "t".to_owned());
         for at in 0..200 {
             kept.keep(at, &rows(at as i64, 1), None).unwrap();
         }
         assert!(disk.files().len() < 40, "{:?}", disk.files());
-        let (opened, found) = KeptRows::open(disk.clone(), "t".to_owned()).unwrap();
+        let (opened, found) = KeptRows::open(disk.clone(), Arc::default(), "t".to_owned()).unwrap();
         assert_eq!(values(&found), Vec::from_iter(0..200));
         assert_eq!(opened.first(), 0);
         let named = disk.files().into_iter().nth(1).unwrap();
         disk.remove(&named).unwrap();
-        let error = KeptRows::open(disk, "t".to_owned()).unwrap_err();
+        let error = KeptRows::open(disk, Arc::default(), "t".to_owned()).unwrap_err();
         assert!(error.to_string().contains("lacks the file"), "{error}");
     }
 
@@ -452,7 +474,7 @@ mod tests {
                 let disk = Arc::new(SimDisk::new(at));
                 disk.create_dir("t").unwrap();
                 disk.sync_dir("").unwrap();
-                let kept = KeptRows::new(disk.clone(), "t".to_owned());
+                let kept = KeptRows::new(disk.clone(), Arc::default(), "t".to_owned());
                 disk.crash_at(disk.calls() + at);
                 let mut done = 0;
                 while done < 40 && kept.keep(done * 3, &rows(done as i64 * 3, 3), None).is_ok() {
@@ -460,7 +482,7 @@ mod tests {
                 }
                 let crashed = disk.crashed();
                 disk.reopen(crash);
-                let (_, found) = KeptRows::open(disk, "t".to_owned()).unwrap();
+                let (_, found) = KeptRows::open(disk, Arc::default(), "t".to_owned()).unwrap();
                 let found = values(&found);
                 let length = found.len() as u64;
                 assert_eq!(found, Vec::from_iter(0..length as i64), "{crash:?} at {at}");
@@ -475,11 +497,69 @@ mod tests {
         }
     }
 
+    /// A disk with 16 rows in as many files, and one file with them and another row: it is in place, and its name is
+    /// not durable.
+    fn with_a_file_in_doubt(seed: u64) -> Arc<SimDisk> {
+        let disk = Arc::new(SimDisk::new(seed));
+        disk.create_dir("t").unwrap();
+        disk.sync_dir("").unwrap();
+        let kept = KeptRows::new(disk.clone(), Arc::default(), "t".to_owned());
+        for at in 0..16 {
+            kept.keep(at, &rows(at as i64, 1), None).unwrap();
+        }
+        // All are read, then it is written, synced and renamed.
+        disk.fail_at(disk.calls() + 16 + 3, Fault::Eacces, true);
+        kept.keep(16, &rows(16, 1), None).unwrap_err();
+        disk.heal();
+        assert_eq!(disk.list("t").unwrap().len(), 17);
+        disk
+    }
+
+    #[test]
+    fn no_row_goes_with_a_crash_while_files_that_others_have_the_rows_of_are_removed() {
+        for crash in Crash::ALL {
+            for at in 0.. {
+                let disk = with_a_file_in_doubt(at);
+                disk.crash_at(disk.calls() + at);
+                KeptRows::open(disk.clone(), Arc::default(), "t".to_owned()).ok();
+                let crashed = disk.crashed();
+                disk.reopen(crash);
+                let opened = KeptRows::open(disk, Arc::default(), "t".to_owned());
+                let found = values(&opened.unwrap().1);
+                let length = found.len();
+                assert_eq!(found, Vec::from_iter(0..length as i64), "{crash:?} at {at}");
+                assert!(
+                    length == 17 || crashed && length == 16,
+                    "{crash:?} at {at}: {length}"
+                );
+                if !crashed {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn on_a_full_disk_rows_are_read_and_no_file_goes() {
+        let disk = with_a_file_in_doubt(1);
+        // The folder is listed, and the file read twice.
+        disk.fail_at(disk.calls() + 3, Fault::Enospc, true);
+        let (kept, found) = KeptRows::open(disk.clone(), Arc::default(), "t".to_owned()).unwrap();
+        assert_eq!(values(&found), Vec::from_iter(0..17));
+        assert_eq!(disk.list("t").unwrap().len(), 17);
+        kept.keep(17, &rows(17, 1), None).unwrap_err();
+        disk.heal();
+        kept.keep(17, &rows(17, 1), None).unwrap();
+        disk.reopen(Crash::Lost);
+        let (_, found) = KeptRows::open(disk, Arc::default(), "t".to_owned()).unwrap();
+        assert_eq!(values(&found), Vec::from_iter(0..18));
+    }
+
     #[test]
     fn rows_go_with_their_files_and_the_numbers_go_on() {
         let disk = Arc::new(SimDisk::new(1));
         disk.create_dir("t").unwrap();
-        let kept = KeptRows::new(disk.clone(), "t".to_owned());
+        let kept = KeptRows::new(disk.clone(), Arc::default(), "t".to_owned());
         for at in 0..3 {
             let arrived = Some(1_790_000_000_000 + at);
             kept.keep(at as u64 * 2, &rows(at * 2, 2), arrived).unwrap();
@@ -488,16 +568,16 @@ mod tests {
         assert_eq!(kept.let_go(1).unwrap(), 0);
         assert_eq!(kept.let_go(3).unwrap(), 2);
         assert_eq!(disk.list("t").unwrap().len(), 3);
-        let (kept, found) = KeptRows::open(disk.clone(), "t".to_owned()).unwrap();
+        let (kept, found) = KeptRows::open(disk.clone(), Arc::default(), "t".to_owned()).unwrap();
         assert_eq!((kept.first(), values(&found)), (2, vec![2, 3, 4, 5]));
         let arrivals = vec![(4, Some(1_790_000_000_001)), (6, Some(1_790_000_000_002))];
         assert_eq!(kept.arrivals(), Arrivals::new(arrivals));
         assert_eq!(kept.let_go(6).unwrap(), 6);
         assert_eq!(disk.list("t").unwrap().len(), 1);
-        let (kept, found) = KeptRows::open(disk.clone(), "t".to_owned()).unwrap();
+        let (kept, found) = KeptRows::open(disk.clone(), Arc::default(), "t".to_owned()).unwrap();
         assert_eq!((kept.first(), values(&found)), (6, vec![]));
         kept.keep(6, &rows(6, 1), None).unwrap();
-        let (kept, found) = KeptRows::open(disk, "t".to_owned()).unwrap();
+        let (kept, found) = KeptRows::open(disk, Arc::default(), "t".to_owned()).unwrap();
         assert_eq!((kept.first(), values(&found)), (6, vec![6]));
     }
 
@@ -508,7 +588,7 @@ mod tests {
                 let disk = Arc::new(SimDisk::new(at));
                 disk.create_dir("t").unwrap();
                 disk.sync_dir("").unwrap();
-                let kept = KeptRows::new(disk.clone(), "t".to_owned());
+                let kept = KeptRows::new(disk.clone(), Arc::default(), "t".to_owned());
                 disk.crash_at(disk.calls() + at);
                 let (mut done, mut first) = (0, 0);
                 while done < 40 && kept.keep(done, &rows(done as i64, 1), Some(7)).is_ok() {
@@ -519,7 +599,7 @@ mod tests {
                 }
                 let crashed = disk.crashed();
                 disk.reopen(crash);
-                let (kept, found) = KeptRows::open(disk, "t".to_owned()).unwrap();
+                let (kept, found) = KeptRows::open(disk, Arc::default(), "t".to_owned()).unwrap();
                 let (found, from) = (values(&found), kept.first());
                 let next = from + found.len() as u64;
                 assert_eq!(
