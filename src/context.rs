@@ -284,11 +284,7 @@ impl StreamContext {
     /// - those of the sources and the query; the epoch that failed is undone and is tried again by the
     ///   next refresh
     pub fn refresh<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<EpochProgress>>> {
-        async move {
-            let table = self.streaming_table(&TableReference::parse_str(name))?;
-            table.refresh(&self.session.state(), &self.unbounded).await
-        }
-        .boxed()
+        async move { self.refresh_table(&TableReference::parse_str(name)).await }.boxed()
     }
 
     /// Records of a streaming table's epochs, oldest first: the last 10,000.

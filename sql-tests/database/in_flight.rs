@@ -321,6 +321,24 @@ async fn an_epoch_that_cannot_be_written_takes_the_one_with_it_that_is_read_mean
 }
 
 #[tokio::test]
+async fn another_query_goes_on_behind_an_epoch_that_could_not_be_written() {
+    let disk = Gated::new(next_row);
+    let ctx = begun(&disk, "", PLAIN).await;
+    disk.seen().fails = Some(2);
+    let other = format!(
+        "CREATE OR REFRESH STREAMING TABLE q WITH (max_rows_per_epoch = '1') AS {PLAIN} WHERE v < 100"
+    );
+    let error = refused(&ctx, &other).await;
+    assert!(error.contains("[DISK_FAILED]"), "{error}");
+    // The first reads the state again; the second finds it, and nothing more to read.
+    for epochs in [4, 1] {
+        assert_eq!(ctx.refresh("q").await.unwrap().len(), epochs);
+    }
+    let rows = ["1", "2", "3", "4", "5"];
+    assert_eq!(run(&ctx, "SELECT v FROM q").await, rows);
+}
+
+#[tokio::test]
 async fn what_did_not_reach_the_disk_is_not_audited() {
     let disk = Gated::new(next_row);
     let query = "SELECT window.start AS minute, count(*) AS n \

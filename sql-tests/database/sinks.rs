@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use tidegate::sink::Sink;
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -122,6 +124,60 @@ async fn in_memory_too_the_rows_of_a_failed_delivery_come_first() {
     assert_eq!(sink.rows(), [2, 1]);
     let calls = ["begin 0", "deliver 0", "deliver 0", "deliver 1"];
     assert_eq!(*sink.calls.lock().unwrap(), calls);
+}
+
+/// A sink that begins when it may.
+#[derive(Debug, Default)]
+struct Slow {
+    memory: Memory,
+    is_asked: AtomicBool,
+    may: Notify,
+}
+
+#[async_trait]
+impl Sink for Slow {
+    async fn begin(&self, query: &str, next: u64) -> Result<()> {
+        // Whoever asks next is not kept waiting, and would come before the first.
+        if !self.is_asked.swap(true, Ordering::SeqCst) {
+            self.may.notified().await;
+        }
+        self.memory.begin(query, next).await
+    }
+
+    async fn deliver(
+        &self,
+        query: &str,
+        epoch: u64,
+        schema: &SchemaRef,
+        rows: &[RecordBatch],
+    ) -> Result<()> {
+        self.memory.deliver(query, epoch, schema, rows).await
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_delivered_while_a_sink_is_told_where_to_begin() {
+    let sink = Arc::new(Slow::default());
+    let ctx = StreamContext::new().unwrap();
+    ctx.register_sink("mine", Arc::clone(&sink) as _);
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, v BIGINT)").await;
+    run(&ctx, ROWS).await;
+    let mut create =
+        ctx.sql("CREATE STREAMING TABLE q WITH (sink = 'mine') AS SELECT v FROM STREAM t");
+    while !sink.is_asked.load(Ordering::SeqCst) {
+        assert!(futures::poll!(&mut create).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let mut refresh = ctx.refresh("q");
+    for _ in 0..100 {
+        assert!(futures::poll!(&mut refresh).is_pending());
+        tokio::task::yield_now().await;
+    }
+    sink.may.notify_one();
+    create.await.unwrap();
+    refresh.await.unwrap();
+    assert_eq!(*sink.memory.calls.lock().unwrap(), ["begin 0", "deliver 0"]);
+    assert_eq!(sink.memory.rows(), [2]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | arrival, intervals, looks | rows that nobody reads, epochs without rows, intervals that are made up for |
 //! | failures | one query's error that stops another, rows lost or read twice behind an error or a panic |
-//! | statements | a DROP, REPLACE or FULL beside a task that still writes; a REFRESH that waits for ever |
+//! | statements | a DROP, REPLACE or FULL beside a task that still writes; one that fails and stops it; a run by a query that the table had before; a REFRESH that waits for ever |
 //! | ends | tasks and locks that outlive their context |
 
 use std::path::Path;
@@ -21,7 +21,7 @@ use tidegate::prelude::QueryStatus;
 use tokio::sync::mpsc;
 
 use super::hands::Hands;
-use super::{Channel, WINDOWS, rows, schema, show};
+use super::{Channel, WINDOWS, only, rows, schema, show};
 
 /// A context over time that stands still, with a table `t`.
 fn context() -> (StreamContext, Arc<Hands>) {
@@ -291,6 +291,91 @@ async fn what_takes_the_table_away_stops_its_query_first() {
     assert!(ctx.statuses().is_empty());
     define(&ctx).await;
     assert_eq!(ctx.status("q").unwrap(), QueryStatus::Stopped);
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_or_is_abandoned_stops_no_query() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("foreign.csv"), "v\n1\n").unwrap();
+    let (ctx, _) = context();
+    define(&ctx).await;
+    ctx.start("q", None).await.unwrap();
+    let replace = format!(
+        "CREATE OR REPLACE STREAMING TABLE q STORED AS CSV LOCATION '{}/' AS {WINDOWS}",
+        folder.path().display()
+    );
+    let error = ctx.sql(&replace).await.unwrap_err().to_string();
+    assert!(error.contains("[LOCATION_NOT_EMPTY]"), "{error}");
+    assert_eq!(ctx.status("q").unwrap(), QueryStatus::Running);
+    ctx.append("t", rows(&[(1, 1)])).await.unwrap();
+    until(&ctx, || read(&ctx) == (1, 1)).await;
+    // It waits until the task has ended, which is not before this one waits.
+    let mut full = ctx.sql("REFRESH STREAMING TABLE q FULL");
+    assert!(futures::poll!(&mut full).is_pending());
+    drop(full);
+    assert_eq!(ctx.status("q").unwrap(), QueryStatus::Running);
+    ctx.append("t", rows(&[(2, 1)])).await.unwrap();
+    until(&ctx, || read(&ctx) == (2, 2)).await;
+}
+
+/// Lets something come as far as it comes, which is not its end.
+async fn comes_to_wait<T>(future: &mut (impl Future<Output = T> + Unpin)) {
+    for _ in 0..100 {
+        assert!(futures::poll!(&mut *future).is_pending());
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_that_waits_goes_by_the_query_that_the_table_has_then() {
+    let (ctx, _) = context();
+    ctx.append("t", rows(&[(1, 1), (2, 2)])).await.unwrap();
+    let (channel, sender) = hanging(&ctx);
+    run(
+        &ctx,
+        "CREATE STREAMING TABLE q AS SELECT v FROM STREAM hanging",
+    )
+    .await;
+    let mut first = ctx.refresh("q");
+    while channel.receiver.lock().unwrap().is_some() {
+        assert!(futures::poll!(&mut first).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let mut other =
+        ctx.sql("CREATE OR REFRESH STREAMING TABLE q AS SELECT v * 10 AS v FROM STREAM t");
+    comes_to_wait(&mut other).await;
+    // Planned by the query that the table still has.
+    let mut second = ctx.refresh("q");
+    comes_to_wait(&mut second).await;
+    drop(sender);
+    let (first, other, second) = tokio::join!(first, other, second);
+    first.unwrap();
+    other.unwrap();
+    second.unwrap();
+    let epochs = ctx.progress("q").unwrap();
+    let sources = epochs
+        .iter()
+        .map(|epoch| only(&epoch.sources).name.as_str());
+    assert_eq!(sources.collect::<Vec<_>>(), ["hanging", "t", "t"]);
+    let table = show(&ctx, "SELECT count(*) AS n, sum(v) AS v FROM q").await;
+    assert!(table.contains("| 2 | 30 |"), "{table}");
+}
+
+#[tokio::test]
+async fn a_query_that_waits_for_rows_waits_for_those_of_another_source_when_it_reads_that() {
+    let (ctx, _) = context();
+    ctx.create_table("u", schema()).unwrap();
+    run(&ctx, "CREATE STREAMING TABLE q AS SELECT v FROM STREAM t").await;
+    ctx.start("q", None).await.unwrap();
+    ctx.append("t", rows(&[(1, 1)])).await.unwrap();
+    until(&ctx, || read(&ctx).0 == 1).await;
+    run(
+        &ctx,
+        "CREATE OR REFRESH STREAMING TABLE q AS SELECT v FROM STREAM u",
+    )
+    .await;
+    ctx.append("u", rows(&[(1, 2)])).await.unwrap();
+    until(&ctx, || read(&ctx).0 == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -10,7 +10,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, TableReference, internal_err};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt;
 use tokio::sync::OwnedMutexGuard;
 use tokio::sync::watch;
@@ -35,8 +35,9 @@ use crate::source::{
 };
 use crate::state::QueryState;
 
-/// A named result kept up to date by a streaming query.
-#[derive(Debug)]
+/// A named result kept up to date by a streaming query. What a query keeps and its result belong to all clones and to
+/// all definitions that the table has had; it runs by the last definition alone.
+#[derive(Debug, Clone)]
 pub struct StreamingTable {
     name: String,
     bare_name: String,
@@ -50,6 +51,8 @@ pub struct StreamingTable {
     checkpoint: Option<Arc<Checkpoint>>,
     /// Why it cannot be used, if its checkpoint is damaged.
     damage: Option<Refusal>,
+    /// How many definitions it had before this one.
+    generation: u64,
 }
 
 /// Where the rows of a query go that are not kept by the table itself.
@@ -137,6 +140,7 @@ impl StreamingTable {
             result: Arc::new(result),
             checkpoint: None,
             damage: None,
+            generation: 0,
         }
     }
 
@@ -183,8 +187,23 @@ impl StreamingTable {
         run
     }
 
+    /// Keeps the query from running, and its result from being corrected, while both guards are held: what was planned
+    /// before runs when they are let go, if it may.
+    pub async fn hold_to_redefine(&self) -> (OwnedMutexGuard<()>, OwnedMutexGuard<RunState>) {
+        // In the order of a correction, which holds the one while it runs.
+        let correcting = Arc::clone(&self.correcting).lock_owned().await;
+        (correcting, self.hold().await)
+    }
+
+    /// Lets the query run by this definition of the table, and by no other that it has been planned by.
+    pub fn take_over(&self, run: &mut RunState) {
+        run.generation = self.generation;
+    }
+
     /// Hands on the rows of the last epoch, which may not have arrived where they go before a restart. Of a table
-    /// whose checkpoint cannot be read it is not known which that is: what its rows went to is left as it is.
+    /// whose checkpoint cannot be read it is not known which that is: what its rows went to is left as it is. So it is
+    /// where another query has taken its place. No run delivers meanwhile: a sink forgets what is beyond the epoch that
+    /// it is told to begin with.
     ///
     /// # Errors
     /// - they cannot be handed on; the next refresh tries again
@@ -192,28 +211,26 @@ impl StreamingTable {
         if self.damage.is_some() {
             return Ok(());
         }
-        let next = self.hold().await.next_epoch;
+        let run = self.hold().await;
+        if run.is_ended {
+            return Ok(());
+        }
         if let Some(checkpoint) = self.checkpoint.as_ref().filter(|_| self.result.goes_on()) {
             checkpoint.settle()?;
         }
-        self.result.deliver(next).await
+        self.result.deliver(run.next_epoch).await
     }
 
-    /// The same table under another query whose state is of the same form: it goes on from where it is.
+    /// The same table under another query whose state is of the same form: it goes on from where it is, once it has
+    /// [taken over](Self::take_over).
+    #[must_use]
     pub fn redefined(&self, mut definition: Definition) -> Self {
         // Late rows that are there have their columns.
         definition.late = self.definition.late.clone();
         Self {
-            name: self.name.clone(),
-            bare_name: self.bare_name.clone(),
-            id: self.id.clone(),
-            location: self.location.clone(),
             definition,
-            run: Arc::clone(&self.run),
-            correcting: Arc::clone(&self.correcting),
-            result: Arc::clone(&self.result),
-            checkpoint: self.checkpoint.clone(),
-            damage: self.damage.clone(),
+            generation: self.generation.saturating_add(1),
+            ..self.clone()
         }
     }
 
@@ -374,14 +391,18 @@ impl StreamingTable {
         Ok(Some(unread))
     }
 
-    /// Refuses a query that cannot take in the state that there is.
+    /// The plan of its query, for [`RunState::check_plan`]. Nothing is held meanwhile: what is planned may look at the
+    /// table itself.
     ///
     /// # Errors
-    /// - the query cannot be planned; its operators' state is of another form
-    pub async fn try_state(&self, state: &SessionState, unbounded: &UnboundedTables) -> Result<()> {
+    /// - the query cannot be planned
+    pub async fn physical_plan(
+        &self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let (plan, state) = self.definition.replan(state, unbounded).await?;
-        let plan = state.create_physical_plan(&plan).await?;
-        self.run.lock().await.check_plan(&plan)
+        state.create_physical_plan(&plan).await
     }
 
     /// How many rows of each source it has read, where a source's rows are numbered.
@@ -442,6 +463,8 @@ impl StreamingTable {
     ///
     /// # Errors
     /// - the query cannot be planned any more
+    /// - the table has another definition by now ([`is_redefined`](crate::query::is_redefined)): that one is to be
+    ///   refreshed
     /// - those of the sources and the plan; epochs before the one that failed stay
     pub async fn refresh(
         &self,
@@ -529,6 +552,8 @@ impl StreamingTable {
     ///
     /// # Errors
     /// - `CORRECTION_UNSUPPORTED`: its rows are replaced as a whole, or have left for where they are final
+    /// - the table has another definition by now ([`is_redefined`](crate::query::is_redefined)): that one is to be
+    ///   corrected
     /// - those of `correct()`, and of an epoch; then nothing was written
     pub async fn correct(
         &self,
@@ -537,6 +562,8 @@ impl StreamingTable {
     ) -> Result<RecordBatch> {
         self.may_be_corrected()?;
         let _correcting = self.correcting.lock().await;
+        // It stays the definition from here on.
+        self.hold().await.check_generation(self.generation)?;
         let context = Arc::new(TaskContext::from(state));
         let correction = Correction::find(self, state, unbounded, &context).await?;
         let written = correction.to_rows()?;
@@ -604,6 +631,7 @@ impl StreamingTable {
             may_lose: settings.accept_loss,
             orders,
             reads,
+            generation: self.generation,
         };
         let mut config = state.config().clone();
         if attached.orders.is_some() {

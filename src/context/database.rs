@@ -275,9 +275,7 @@ impl StreamContext {
             ),
         )
         .hint("begin anew: REFRESH STREAMING TABLE … FULL");
-        let table = reader
-            .redefined(reader.definition().clone())
-            .damaged(refusal);
+        let table = reader.clone().damaged(refusal);
         if let Some(database) = &self.database
             && let Some(entry) = database.entry(reader.name())
         {

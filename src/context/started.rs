@@ -31,7 +31,7 @@ use super::panicked;
 use super::ticker::{RuntimeTicker, Ticker, left};
 use crate::catalog::{Awaiting, StreamingTables, UnboundedTables};
 use crate::error::refusal;
-use crate::query::{Orders, QueryStatus, Trigger};
+use crate::query::{Orders, QueryStatus, Trigger, is_redefined};
 
 /// What a run of a query needs.
 #[derive(Clone)]
@@ -56,6 +56,34 @@ struct Query {
     orders: watch::Sender<Option<Trigger>>,
     status: Arc<Mutex<QueryStatus>>,
     task: JoinHandle<()>,
+    /// What the task runs on.
+    runtime: Handle,
+}
+
+/// A query that is stopped as long as a statement is under way that may take its table away. It is started again when
+/// this goes, however the statement ends, if the table is still there; else what it failed with is forgotten.
+pub(super) struct Paused {
+    started: Arc<Started>,
+    home: Arc<Home>,
+    name: String,
+    /// Id of the table's query; none if it runs again for any table of its name.
+    id: Option<String>,
+    /// When it refreshes, and what it runs on; none if it did not run.
+    again: Option<(Trigger, Handle)>,
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let table = self.home.tables.get(&self.name);
+        let id = self.id.as_deref();
+        let stays = table.is_some_and(|table| id.is_none_or(|id| id == table.id()));
+        if !stays {
+            self.started.forget_failed(&self.name);
+        } else if let Some((trigger, runtime)) = self.again.take() {
+            let name = std::mem::take(&mut self.name);
+            self.started.start_on(&runtime, name, trigger, &self.home);
+        }
+    }
 }
 
 impl Drop for Query {
@@ -118,6 +146,11 @@ impl Started {
     pub(super) fn start(&self, name: String, trigger: Trigger, home: &Arc<Home>) -> Result<()> {
         let runtime =
             Handle::try_current().map_err(|error| DataFusionError::External(error.into()))?;
+        self.start_on(&runtime, name, trigger, home);
+        Ok(())
+    }
+
+    fn start_on(&self, runtime: &Handle, name: String, trigger: Trigger, home: &Arc<Home>) {
         let mut queries = self.queries();
         match queries.get(&name).filter(|query| query.trigger().is_some()) {
             Some(query) => {
@@ -142,35 +175,84 @@ impl Started {
                     orders: sender,
                     status,
                     task: runtime.spawn(keeper.keep().boxed()),
+                    runtime: runtime.clone(),
                 };
                 queries.insert(name, query);
             }
         }
         drop(queries);
         changed(&self.changes);
-        Ok(())
     }
 
-    /// Stops a query when its epoch has ended; tells when it would have refreshed. It is `stopped` then, or
-    /// `failed` if that epoch did. Whoever does not wait abandons the epoch.
-    pub(super) async fn stop(&self, name: &str) -> Option<Trigger> {
-        let mut query = self.queries().remove(name)?;
-        let trigger = query.trigger();
-        if trigger.is_some() {
+    /// Tells a query that what it waits for may be something else by now. One that runs at intervals is not told: it
+    /// finds that at the next.
+    pub(super) fn look_again(&self, name: &str) {
+        if let Some(query) = self.queries().get(name) {
+            let waits = |order: &mut Option<Trigger>| *order == Some(Trigger::Arrival);
+            query.orders.send_if_modified(waits);
+        }
+    }
+
+    /// Stops a query when its epoch has ended. It is `stopped` then, or `failed` if that epoch did. Whoever does
+    /// not wait abandons the epoch.
+    pub(super) async fn stop(&self, name: &str) {
+        let query = self.queries().remove(name);
+        if let Some(query) = query {
+            self.end(name, query).await;
+        }
+    }
+
+    /// Ends a query that was taken from the list, when its epoch has ended.
+    async fn end(&self, name: &str, mut query: Query) {
+        if query.trigger().is_some() {
             query.orders.send_replace(None);
             // An end in whatever way is an end.
             (&mut query.task).await.ok();
             self.keep_failed(name, query);
         }
         changed(&self.changes);
-        trigger
     }
 
-    /// Stops a query whose table is to go, or to be another one, and forgets what it failed with.
-    pub(super) async fn forget(&self, name: &str) -> Option<Trigger> {
-        let trigger = self.stop(name).await;
-        self.queries().remove(name);
-        trigger
+    /// Stops a query, when its epoch has ended, until what this returns goes. Whoever does not wait abandons the
+    /// epoch, and the query runs on.
+    pub(super) async fn pause(
+        self: &Arc<Self>,
+        name: &str,
+        id: Option<&str>,
+        home: &Arc<Home>,
+    ) -> Paused {
+        let (query, again) = self.take(name).unzip();
+        let paused = Paused {
+            started: Arc::clone(self),
+            home: Arc::clone(home),
+            name: name.to_owned(),
+            id: id.map(str::to_owned),
+            again,
+        };
+        if let Some(query) = query {
+            self.end(name, query).await;
+        }
+        paused
+    }
+
+    /// Takes a query from the list, if it runs; and when it does, and on what.
+    fn take(&self, name: &str) -> Option<(Query, (Trigger, Handle))> {
+        let mut queries = self.queries();
+        let trigger = queries.get(name)?.trigger()?;
+        let query = queries.remove(name)?;
+        let runtime = query.runtime.clone();
+        Some((query, (trigger, runtime)))
+    }
+
+    /// Forgets what a query failed with, of a table that has gone.
+    pub(super) fn forget_failed(&self, name: &str) {
+        let mut queries = self.queries();
+        if queries
+            .get(name)
+            .is_some_and(|query| query.trigger().is_none())
+        {
+            queries.remove(name);
+        }
     }
 
     /// Stops all queries when their epochs have ended. Epochs that have not after this time are abandoned;
@@ -276,14 +358,22 @@ impl Keeper {
         let Some(home) = self.home.upgrade() else {
             return Ok(None);
         };
-        // It may be another one than in the run before, under the same name.
-        let Some(table) = home.tables.get(&self.name) else {
-            return Ok(None);
-        };
         let state = home.session.state();
-        table
-            .refresh_as_started(&state, &home.unbounded, self.orders.clone())
-            .await?;
+        let table = loop {
+            // It may be another one than in the run before, under the same name, and by now another one than when
+            // the run was planned.
+            let Some(table) = home.tables.get(&self.name) else {
+                return Ok(None);
+            };
+            let run = table.refresh_as_started(&state, &home.unbounded, self.orders.clone());
+            match run.await {
+                Err(error) if is_redefined(&error) => {}
+                done => {
+                    done?;
+                    break table;
+                }
+            }
+        };
         tokio::select! {
             biased;
             () = self.orders.stopped() => Ok(None),

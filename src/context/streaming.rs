@@ -18,9 +18,15 @@ use crate::catalog::{
 };
 use crate::checkpoint::Checkpoint;
 use crate::error::Refusal;
-use crate::query::{EpochProgress, QueryStatus, RunState};
+use crate::query::{EpochProgress, QueryStatus, RunState, is_redefined};
 use crate::sink::Sink;
 use crate::sql::{CreateStreamingTable, Existing, StreamingStatement, Target};
+
+/// A table whose place another one is to take, or none: its query does not run as long as this is held.
+struct Held {
+    table: Arc<StreamingTable>,
+    run: OwnedMutexGuard<RunState>,
+}
 
 impl StreamContext {
     /// Runs one of our statements.
@@ -31,7 +37,7 @@ impl StreamContext {
                 if full {
                     return self.refresh_anew(&name).await;
                 }
-                self.refreshed(&*self.streaming_table(&name)?).await
+                self.refreshed(&name).await
             }
             StreamingStatement::Start { name, every } => {
                 self.start_query(&name, every).await?;
@@ -42,10 +48,7 @@ impl StreamContext {
                 self.nothing()
             }
             StreamingStatement::Correct { name } => {
-                let table = self.streaming_table(&name)?;
-                let corrected = table
-                    .correct(&self.session.state(), &self.unbounded)
-                    .await?;
+                let corrected = self.corrected(&name).await?;
                 self.session.read_batch(corrected)
             }
             StreamingStatement::Explain(name) => {
@@ -67,24 +70,47 @@ impl StreamContext {
     }
 
     /// Refreshes a table; the records as rows.
-    pub(super) async fn refreshed(&self, table: &StreamingTable) -> Result<DataFrame> {
-        let records = table
-            .refresh(&self.session.state(), &self.unbounded)
-            .await?;
+    pub(super) async fn refreshed(&self, name: &TableReference) -> Result<DataFrame> {
+        let records = self.refresh_table(name).await?;
         self.session.read_batch(refresh_batch(&records)?)
+    }
+
+    /// Refreshes a table by the definition that it has when the run begins: where that is another one than when it was
+    /// planned, it is planned again.
+    pub(super) async fn refresh_table(&self, name: &TableReference) -> Result<Vec<EpochProgress>> {
+        loop {
+            let table = self.streaming_table(name)?;
+            match table.refresh(&self.session.state(), &self.unbounded).await {
+                Err(error) if is_redefined(&error) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Corrects a table by the definition that it has then; returns what was written.
+    async fn corrected(&self, name: &TableReference) -> Result<RecordBatch> {
+        loop {
+            let table = self.streaming_table(name)?;
+            match table.correct(&self.session.state(), &self.unbounded).await {
+                Err(error) if is_redefined(&error) => {}
+                done => return done,
+            }
+        }
     }
 
     async fn create_streaming_table(&self, create: CreateStreamingTable) -> Result<DataFrame> {
         let name = self.resolve(&create.name);
-        match (self.tables.get(&name), create.existing) {
-            (Some(_), Existing::Keep) => return self.nothing(),
-            (Some(table), Existing::Refresh) => {
-                let table = match table.definition().is_same(&create) {
-                    true => table,
-                    false => self.redefine(&table, &create).await?,
-                };
-                return self.refreshed(&table).await;
+        let mut found = self.tables.get(&name);
+        while create.existing == Existing::Refresh
+            && let Some(table) = &found
+        {
+            if table.definition().is_same(&create) || self.redefine(table, &create).await? {
+                return self.refreshed(&create.name).await;
             }
+            found = self.tables.get(&name);
+        }
+        match (found, create.existing) {
+            (Some(_), Existing::Keep) => return self.nothing(),
             (Some(_), Existing::Refuse) => return Err(exists(&create.name)),
             (None, _) if self.session.table_exist(create.name.clone())? => {
                 self.refuse_if_late(&create.name, "replace")?;
@@ -99,15 +125,42 @@ impl StreamContext {
         }
         let definition = Definition::plan(&create, &self.session.state(), &self.unbounded).await?;
         self.refuse_taken_late(&name, &definition)?;
-        if self.tables.get(&name).is_some() {
-            self.refuse_if_read(&create.name, "replace")?;
-            self.started.forget(&name).await;
+        let paused = match self.tables.get(&name) {
+            Some(table) => {
+                self.refuse_if_read(&create.name, "replace")?;
+                Some(self.pause(&table).await)
+            }
+            None => None,
+        };
+        let old = self.held(&name).await;
+        if old.is_some() && create.existing != Existing::Replace {
+            // Another statement has made it meanwhile.
+            return Err(exists(&create.name));
         }
-        let table = self.make_anew(&create.name, definition, None).await?;
+        self.make_anew(&create.name, definition, None, old).await?;
+        drop(paused);
         if create.existing == Existing::Refresh {
-            return self.refreshed(&table).await;
+            return self.refreshed(&create.name).await;
         }
         self.nothing()
+    }
+
+    /// The table of a name, if there is one, its query kept from running. It keeps its place and its definition as long
+    /// as it is held: whoever takes those away holds it too.
+    async fn held(&self, name: &str) -> Option<Held> {
+        loop {
+            let table = self.tables.get(name)?;
+            let run = table.hold().await;
+            if self.is_there(&table) {
+                return Some(Held { table, run });
+            }
+        }
+    }
+
+    /// Whether a table is the one of its name, by the definition that it has.
+    fn is_there(&self, table: &Arc<StreamingTable>) -> bool {
+        let there = self.tables.get(table.name());
+        there.is_some_and(|there| Arc::ptr_eq(&there, table))
     }
 
     /// Whether a streaming table is written down that could not be made again when the database was opened.
@@ -117,14 +170,15 @@ impl StreamContext {
         entry.is_some_and(|entry| entry.kind == Kind::Streaming)
     }
 
-    /// Puts a new streaming table in the place of the one of its name, if there is one. It writes to the
+    /// Puts a new streaming table in the place of the one of its name, which is held if there is one. It writes to the
     /// location that is given, or to the one that its definition names.
     async fn make_anew(
         &self,
         name: &TableReference,
         definition: Definition,
         location: Option<String>,
-    ) -> Result<Arc<StreamingTable>> {
+        mut old: Option<Held>,
+    ) -> Result<()> {
         let resolved = self.resolve(name);
         let known = self
             .database
@@ -134,9 +188,7 @@ impl StreamContext {
             (None, Some(target)) => Some(self.absolute(&target.location)?),
             _ => location,
         };
-        let old = self.tables.get(&resolved);
-        let mut held = hold(old.as_deref()).await;
-        let former = former_of(known, old.as_deref());
+        let former = former_of(known, old.as_ref().map(|old| &*old.table));
         let outlet = self.outlet(name.table(), &definition, location.as_deref())?;
         if let Some(location) = &location {
             self.refuse_foreign_files(&resolved, location, &former)?;
@@ -178,15 +230,14 @@ impl StreamContext {
                 Value::Null,
             );
             table = table.kept_in(made?);
-            database.put(entry.clone())?;
+            database.put(entry)?;
         }
-        if let Some(held) = &mut held {
-            held.is_ended = true;
+        if let Some(old) = &mut old {
+            old.run.is_ended = true;
         }
-        drop(held);
         let table = self.register_anew(name, table)?;
-        self.forget_former(&table, entry).await?;
-        Ok(table)
+        drop(old);
+        self.forget_former(&table).await
     }
 
     /// Puts a table where the one of its name was.
@@ -254,40 +305,59 @@ impl StreamContext {
 
     /// Removes what former queries have written, now that it is written down that it goes. If that fails it is
     /// tried again before the new query's first rows.
-    async fn forget_former(&self, table: &StreamingTable, entry: Entry) -> Result<()> {
+    async fn forget_former(&self, table: &StreamingTable) -> Result<()> {
         table.hand_on().await?;
-        match &self.database {
-            Some(database) if !entry.former.is_empty() => database.put(Entry {
+        let Some(database) = &self.database else {
+            return Ok(());
+        };
+        let with_former = || {
+            let entry = database.entry(table.name());
+            entry.filter(|entry| entry.id == table.id() && !entry.former.is_empty())
+        };
+        if with_former().is_none() {
+            return Ok(());
+        }
+        // What another definition writes down meanwhile is not to be lost.
+        let _run = table.hold().await;
+        match with_former() {
+            Some(entry) => database.put(Entry {
                 former: Vec::new(),
                 ..entry
             }),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
     /// The table as it was defined, without anything that it has read. Its query does not run.
-    pub(super) async fn begin_anew(&self, name: &TableReference) -> Result<Arc<StreamingTable>> {
-        let table = self.streaming_table(name)?;
+    pub(super) async fn begin_anew(&self, name: &TableReference) -> Result<()> {
+        let Some(old) = self.held(&self.resolve(name)).await else {
+            return Err(unknown(name.table()));
+        };
         let database = self.database.as_ref();
-        let location = database.and_then(|database| database.entry(table.name())?.location);
-        let location = location.or_else(|| table.location());
-        self.make_anew(name, table.definition().clone(), location)
-            .await
+        let location = database.and_then(|database| database.entry(old.table.name())?.location);
+        let location = location.or_else(|| old.table.location());
+        let definition = old.table.definition().clone();
+        self.make_anew(name, definition, location, Some(old)).await
     }
 
     /// `OR REFRESH` with another query: it goes on with the state that there is, if that is of the same form.
-    /// Whether it is shows when the query runs; what can be told now is.
+    /// Whether it is shows when the query runs; what can be told now is. From then on it runs by no other query, also
+    /// where that was planned before. False if the table has gone meanwhile, or is another one: nothing has changed.
     async fn redefine(
         &self,
-        table: &StreamingTable,
+        table: &Arc<StreamingTable>,
         create: &CreateStreamingTable,
-    ) -> Result<Arc<StreamingTable>> {
-        let definition = Definition::plan(create, &self.session.state(), &self.unbounded).await?;
+    ) -> Result<bool> {
+        let state = self.session.state();
+        let definition = Definition::plan(create, &state, &self.unbounded).await?;
         table.definition().refuse_other(&definition)?;
-        let table = Arc::new(table.redefined(definition));
-        table
-            .try_state(&self.session.state(), &self.unbounded)
-            .await?;
+        let other = Arc::new(table.redefined(definition));
+        let plan = other.physical_plan(&state, &self.unbounded).await?;
+        let (_correcting, mut run) = table.hold_to_redefine().await;
+        if !self.is_there(table) {
+            return Ok(false);
+        }
+        run.check_plan(&plan)?;
         if let Some(database) = &self.database
             && let Some(entry) = database.entry(table.name())
         {
@@ -296,9 +366,10 @@ impl StreamContext {
                 ..entry
             })?;
         }
-        self.tables
-            .insert(table.name().to_owned(), Arc::clone(&table));
-        Ok(table)
+        other.take_over(&mut run);
+        self.tables.insert(table.name().to_owned(), other);
+        self.started.look_again(table.name());
+        Ok(true)
     }
 
     /// Where a query's rows go, if they leave the table.
@@ -366,7 +437,7 @@ impl StreamContext {
         if_exists: bool,
     ) -> Result<DataFrame> {
         let resolved = self.resolve(name);
-        if self.tables.get(&resolved).is_none() {
+        let Some(table) = self.tables.get(&resolved) else {
             return match &self.database {
                 // It is written down, and could not be made again.
                 Some(database) if self.is_unopened(&resolved) => {
@@ -376,18 +447,16 @@ impl StreamContext {
                 _ if if_exists => self.nothing(),
                 _ => Err(unknown(name.table())),
             };
-        }
+        };
         self.refuse_if_read(name, "drop")?;
-        self.started.forget(&resolved).await;
-        let mut held = hold(self.tables.get(&resolved).as_deref()).await;
-        if let Some(database) = &self.database {
-            database.remove(&resolved)?;
-        }
-        if let Some(held) = &mut held {
-            held.is_ended = true;
-        }
-        if let Some(table) = self.tables.remove(&resolved) {
-            self.deregister(name, &table)?;
+        let _paused = self.pause(&table).await;
+        if let Some(mut held) = self.held(&resolved).await {
+            if let Some(database) = &self.database {
+                database.remove(&resolved)?;
+            }
+            held.run.is_ended = true;
+            self.tables.remove(&resolved);
+            self.deregister(name, &held.table)?;
         }
         self.nothing()
     }
@@ -477,14 +546,6 @@ fn both_targets(target: &Target) -> Refusal {
     .hint("leave one of them out")
 }
 
-/// Keeps the query of a table, if there is one, from running while the guard is held.
-async fn hold(table: Option<&StreamingTable>) -> Option<OwnedMutexGuard<RunState>> {
-    match table {
-        Some(table) => Some(table.hold().await),
-        None => None,
-    }
-}
-
 /// The error of a directory that something else is in.
 fn not_empty(location: &str, found: &str) -> DataFusionError {
     Refusal::new(
@@ -516,4 +577,50 @@ fn exists(name: &TableReference) -> DataFusionError {
     )
     .hint("write CREATE OR REPLACE STREAMING TABLE, or take another name")
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::AsArray;
+    use datafusion::arrow::datatypes::Int64Type;
+
+    use super::super::read;
+    use super::*;
+    use crate::sql::Parsed;
+
+    async fn run(ctx: &StreamContext, sql: &str) -> Vec<RecordBatch> {
+        ctx.sql(sql).await.unwrap().collect().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_planned_by_an_earlier_query_neither_runs_nor_changes_the_table() {
+        let ctx = StreamContext::new().unwrap();
+        let other = "CREATE OR REFRESH STREAMING TABLE q AS SELECT v * 10 AS v FROM STREAM t";
+        for sql in [
+            "CREATE TABLE t (v BIGINT)",
+            "INSERT INTO t VALUES (1)",
+            "CREATE OR REFRESH STREAMING TABLE q AS SELECT v FROM STREAM t",
+        ] {
+            run(&ctx, sql).await;
+        }
+        let old = ctx.streaming_table(&TableReference::bare("q")).unwrap();
+        run(&ctx, other).await;
+        run(&ctx, "INSERT INTO t VALUES (2)").await;
+        let state = ctx.session.state();
+        let refreshed = old.refresh(&state, &ctx.unbounded).await;
+        assert!(is_redefined(&refreshed.unwrap_err()));
+        let corrected = old.correct(&state, &ctx.unbounded).await;
+        assert!(is_redefined(&corrected.unwrap_err()));
+        let Parsed::Streaming(statement) = read(other, &state).unwrap() else {
+            panic!("{other}");
+        };
+        let StreamingStatement::Create(create) = *statement else {
+            panic!("{other}");
+        };
+        assert!(!ctx.redefine(&old, &create).await.unwrap());
+        assert_eq!(ctx.refresh("q").await.unwrap().len(), 1);
+        let sum = run(&ctx, "SELECT sum(v) FROM q").await;
+        let sum = sum[0].column(0).as_primitive::<Int64Type>().value(0);
+        assert_eq!(sum, 1 + 20);
+    }
 }

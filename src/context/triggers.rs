@@ -10,8 +10,9 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::StreamContext;
-use super::started::Started;
+use super::started::{Paused, Started};
 use super::ticker::Ticker;
+use crate::catalog::StreamingTable;
 use crate::error::Refusal;
 use crate::query::{QueryStatus, Trigger};
 
@@ -139,16 +140,16 @@ impl StreamContext {
     pub(super) async fn refresh_anew(&self, name: &TableReference) -> Result<DataFrame> {
         let table = self.streaming_table(name)?;
         self.refuse_if_read(name, "begin anew")?;
-        let trigger = self.started.forget(table.name()).await;
-        let done = match self.begin_anew(name).await {
-            Ok(anew) => self.refreshed(&anew).await,
-            Err(error) => Err(error),
-        };
-        if let Some(trigger) = trigger {
-            self.started
-                .start(table.name().to_owned(), trigger, &self.home)?;
-        }
-        done
+        let _paused = self.started.pause(table.name(), None, &self.home).await;
+        self.begin_anew(name).await?;
+        self.started.forget_failed(table.name());
+        self.refreshed(name).await
+    }
+
+    /// Stops the query of a table as long as a statement is under way that may take the table away.
+    pub(super) async fn pause(&self, table: &StreamingTable) -> Paused {
+        let id = Some(table.id());
+        self.started.pause(table.name(), id, &self.home).await
     }
 }
 

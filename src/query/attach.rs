@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::in_flight::InFlight;
@@ -15,10 +15,18 @@ use super::progress::EpochProgress;
 use super::saved::{MadeOf, SourceAt};
 use super::trigger::Orders;
 use crate::checkpoint::{Checkpoint, Piece, Restored};
-use crate::error::Refusal;
+use crate::error::{Refusal, refusal};
 use crate::source::Cursor;
 use crate::state::{Idleness, Observed, QueryState};
 use crate::time::Instant;
+
+/// The condition of what was planned by a definition that its table does not have any more.
+const REDEFINED: &str = "STREAMING_TABLE_REDEFINED";
+
+/// Whether a run was refused because its table has another definition than when it was planned.
+pub fn is_redefined(error: &DataFusionError) -> bool {
+    refusal(error).is_some_and(|refusal| refusal.condition == REDEFINED)
+}
 
 /// What a query keeps between its epochs.
 #[derive(Debug, Default)]
@@ -48,9 +56,28 @@ pub struct RunState {
     pub(super) in_flight: Option<InFlight>,
     /// Whether another query has taken its place: it never runs again.
     pub is_ended: bool,
+    /// How many definitions of its table have gone before the one that it runs by.
+    pub generation: u64,
 }
 
 impl RunState {
+    /// Refuses to go on by a definition of the table that another one has taken the place of.
+    ///
+    /// # Errors
+    /// - it is another one: [`is_redefined`] knows the error
+    pub fn check_generation(&self, generation: u64) -> Result<()> {
+        if self.generation == generation {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            REDEFINED,
+            "55000",
+            "The table was given another query meanwhile.",
+        )
+        .hint("run it again")
+        .into())
+    }
+
     /// Undoes an epoch that did not commit, because it failed or its run was dropped.
     pub(super) fn undo(&mut self) {
         self.state.abort();
@@ -143,6 +170,8 @@ pub struct Attached {
     pub orders: Option<Orders>,
     /// Whether the run reads its sources; else it is one epoch without input.
     pub reads: bool,
+    /// How many definitions of the table have gone before the one that the run was planned by.
+    pub generation: u64,
 }
 
 impl Attached {
@@ -161,6 +190,7 @@ impl Attached {
     /// Reads the state again if memory is ahead of the checkpoint, and hands on what has not arrived.
     ///
     /// # Errors
+    /// - the table has gone, or has another query since the run was planned
     /// - the checkpoint cannot be read, or the rows cannot be handed on
     pub(super) async fn make_ready(&self, state: &mut RunState) -> Result<()> {
         if state.is_ended {
@@ -171,6 +201,7 @@ impl Attached {
             )
             .into());
         }
+        state.check_generation(self.generation)?;
         // Of a run that was dropped. If it failed memory is ahead, and the checkpoint tells what became of it.
         state.settle().await.ok();
         if let Some(checkpoint) = &self.checkpoint
@@ -178,7 +209,10 @@ impl Attached {
         {
             let restored = checkpoint.reload()?;
             self.sink.restore(&restored)?;
-            *state = RunState::restored(&restored)?;
+            *state = RunState {
+                generation: state.generation,
+                ..RunState::restored(&restored)?
+            };
         }
         if let Some(checkpoint) = &self.checkpoint {
             // What is handed on is not taken back.

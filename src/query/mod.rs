@@ -25,7 +25,7 @@ mod show;
 mod sources;
 mod trigger;
 
-pub use attach::{Attached, EpochRows, EpochSink, RunState};
+pub use attach::{Attached, EpochRows, EpochSink, RunState, is_redefined};
 pub use clock::{QueryClock, instant_of_ms, now_ms};
 pub use exec::{QueryPlanner, StreamQueryExec};
 pub use outlook::{Lines, Standing, Totals};
