@@ -137,7 +137,8 @@ impl TableResult {
         }
     }
 
-    /// An epoch's rows as they are kept: with the result's columns, and no more than there is room for.
+    /// An epoch's rows as they are kept: with the result's columns, and no more than there is room for. What could not
+    /// be kept, or not be handed on, is refused here, while the epoch can be undone.
     fn taken(&self, rows: EpochRows) -> Result<EpochRows> {
         let late = rows.late;
         let rows = rows
@@ -155,6 +156,9 @@ impl TableResult {
             }
         };
         let emitted = within(rows, room);
+        if let Rows::Sink { sink, .. } = &self.rows {
+            sink.check(&self.schema, &emitted)?;
+        }
         Ok(EpochRows { emitted, late })
     }
 
@@ -222,7 +226,12 @@ impl TableResult {
             shown.emitted.clone().filter(|_| shown.undelivered)
         };
         if let Some((epoch, rows)) = waiting {
-            sink.deliver(query, epoch, &self.schema, &rows).await?;
+            let delivered = sink.deliver(query, epoch, &self.schema, &rows).await;
+            if delivered.is_err() {
+                // Where the rows go may not be as the sink knows it: it looks again.
+                *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            }
+            delivered?;
             self.shown().undelivered = false;
         }
         Ok(())

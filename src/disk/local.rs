@@ -70,7 +70,10 @@ impl Disk for LocalDisk {
     }
 
     fn create_dir(&self, dir: &str) -> io::Result<()> {
-        fs::create_dir_all(self.place(dir)?)
+        let place = self.place(dir)?;
+        // Somebody may have removed the root, and no sync of a directory here is of the one that its name is in.
+        create_durably(&self.root)?;
+        fs::create_dir_all(place)
     }
 
     fn write_new(&self, path: &str, bytes: &[u8]) -> io::Result<()> {

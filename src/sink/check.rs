@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, new_null_array};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 
 use super::FileFormat;
-use super::encode::{encode, plain, segment, written};
+use super::encode::{encode, plain, read_back, segment, written};
 use crate::error::Refusal;
 
 /// See [`DirectorySink::check`](super::DirectorySink::check).
@@ -126,40 +126,67 @@ fn column(format: FileFormat, field: &Field) -> Result<()> {
         .hint(hint)
         .into())
     };
-    let as_text = format!("make text of it: CAST({} AS VARCHAR)", field.name());
     let data_type = plain(field.data_type());
-    if has_union(&data_type) {
-        return refused(String::new(), as_text);
+    let parts = parts_of(&data_type);
+    // The Parquet writer panics for it.
+    if parts
+        .iter()
+        .any(|part| matches!(part, DataType::Union(_, _)))
+    {
+        return refused(String::new(), text_hint(field.name(), &data_type));
     }
     if format == FileFormat::Csv && data_type.is_nested() {
         return refused(String::new(), nested_hint(field.name(), &data_type));
     }
-    match one_null(format, field.name(), data_type) {
+    let null = comes_back(format, field.name(), new_null_array(&data_type, 1));
+    let judged = null.and_then(|()| {
+        // What is nested has values of types that are not.
+        let mut values = parts.iter().filter(|part| !part.is_nested());
+        values.try_for_each(|part| {
+            let value = ScalarValue::new_default(part)?.to_array()?;
+            comes_back(format, field.name(), value)
+        })
+    });
+    match judged {
         Ok(()) => Ok(()),
-        Err(error) => refused(format!(": {}", error.strip_backtrace()), as_text),
+        Err(error) => refused(
+            format!(": {}", error.strip_backtrace()),
+            text_hint(field.name(), &data_type),
+        ),
     }
 }
 
-/// Writes a row with a null of a type: the writers judge a type when they meet a row.
-fn one_null(format: FileFormat, name: &str, data_type: DataType) -> Result<()> {
-    let null = new_null_array(&data_type, 1);
-    let schema = Arc::new(Schema::new(vec![Field::new(name, data_type, true)]));
-    let row = RecordBatch::try_new(Arc::clone(&schema), vec![null])?;
-    encode(format, &schema, &[row]).map(drop)
+/// Writes a row with one value, and reads it: writers and readers judge a type when they meet a row, and some
+/// readers when they meet a value.
+fn comes_back(format: FileFormat, name: &str, value: ArrayRef) -> Result<()> {
+    let field = Field::new(name, value.data_type().clone(), true);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let row = RecordBatch::try_new(Arc::clone(&schema), vec![value])?;
+    let bytes = encode(format, &schema, &[row])?;
+    read_back(format, &schema, &bytes)
 }
 
-/// Whether a plain type is or has a union, for which the Parquet writer panics.
-fn has_union(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Union(_, _) => true,
-        DataType::Struct(fields) => fields.iter().any(|field| has_union(field.data_type())),
+/// A plain type and those that it is made of.
+fn parts_of(data_type: &DataType) -> Vec<&DataType> {
+    let inner: Vec<&DataType> = match data_type {
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => has_union(item.data_type()),
-        _ => false,
+        | DataType::Map(item, _) => vec![item.data_type()],
+        _ => Vec::new(),
+    };
+    let mut parts = vec![data_type];
+    parts.extend(inner.into_iter().flat_map(parts_of));
+    parts
+}
+
+fn text_hint(name: &str, data_type: &DataType) -> String {
+    match data_type.is_binary() {
+        true => format!("make text of it: encode({name}, 'hex')"),
+        false => format!("make text of it: CAST({name} AS VARCHAR)"),
     }
 }
 
@@ -299,5 +326,60 @@ mod tests {
             number(),
         ];
         assert_eq!(judged(FileFormat::Parquet, duration, &[]), None);
+    }
+
+    #[test]
+    fn what_a_reader_cannot_do_is_refused() {
+        let duration = DataType::Duration(TimeUnit::Second);
+        let list = DataType::List(Arc::new(Field::new("item", duration.clone(), true)));
+        let interval = DataType::Interval(IntervalUnit::DayTime);
+        let (csv, json) = (FileFormat::Csv, FileFormat::Json);
+        let hex = "make text of it: encode(x, 'hex')";
+        let text = "make text of it: CAST(x AS VARCHAR)";
+        for (format, data_type, hint) in [
+            (csv, DataType::Binary, hex),
+            (csv, DataType::LargeBinary, hex),
+            (csv, duration.clone(), text),
+            (csv, interval.clone(), text),
+            (json, duration, text),
+            (json, interval, text),
+            (json, list, text),
+        ] {
+            let fields = vec![field("x", data_type.clone()), number()];
+            let refused = judged(format, fields, &[]);
+            let condition = "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE";
+            let expected = Some((condition.to_owned(), hint.to_owned()));
+            assert_eq!(refused, expected, "{format}: {data_type}");
+        }
+    }
+
+    #[test]
+    fn what_every_format_gives_back_is_stored() {
+        let words = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+        let numbers = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Int64));
+        let zone = Some("+02:00".into());
+        for data_type in [
+            DataType::Utf8,
+            DataType::LargeUtf8,
+            DataType::Utf8View,
+            words,
+            numbers,
+            DataType::Boolean,
+            DataType::Int8,
+            DataType::UInt64,
+            DataType::Float32,
+            DataType::Float64,
+            DataType::Decimal128(10, 2),
+            DataType::Date32,
+            DataType::Date64,
+            DataType::Time64(TimeUnit::Nanosecond),
+            DataType::Timestamp(TimeUnit::Second, None),
+            DataType::Timestamp(TimeUnit::Nanosecond, zone),
+        ] {
+            for format in FileFormat::ALL {
+                let fields = vec![field("x", data_type.clone()), number()];
+                assert_eq!(judged(format, fields, &[]), None, "{format}: {data_type}");
+            }
+        }
     }
 }

@@ -21,8 +21,8 @@
 //!
 //! # What it is not
 //!
-//! * A null in a partition column is Hive's `__HIVE_DEFAULT_PARTITION__`. DataFusion reads that as a text, and
-//!   cannot read it in a column of numbers or dates.
+//! * A null in a partition column is Hive's `__HIVE_DEFAULT_PARTITION__`, as other readers know it. DataFusion reads
+//!   that as a text, and cannot read it in a column of numbers or dates: [`check`](Sink::check) refuses nulls there.
 //! * An empty text is the folder `column=`, which DataFusion reads as an empty text. Spark refuses such a folder.
 //! * On a file system that does not tell upper from lower case, values that differ in case only share a folder,
 //!   and one of their files replaces the other.
@@ -34,10 +34,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 
 use super::check::check;
 use super::encode::{encode, split, written};
+use super::values::{check_rows, check_times};
 use super::{FileFormat, Sink};
 use crate::disk::{Disk, TEMP_PREFIX, TEMP_SUFFIX, publish};
 use crate::error::Refusal;
@@ -45,10 +47,18 @@ use crate::error::Refusal;
 /// Writes the rows of an epoch as files below a folder of a disk.
 #[derive(Debug)]
 pub struct DirectorySink {
+    directory: Arc<Directory>,
+}
+
+/// The folder, and what is known of those below.
+#[derive(Debug)]
+struct Directory {
     disk: Arc<dyn Disk>,
     folder: String,
     format: FileFormat,
     partitioned_by: Vec<String>,
+    /// Held while something is written: a run that was dropped may not have ended when the next one begins.
+    writing: Mutex<()>,
     /// Folders whose names are durable.
     made: Mutex<BTreeSet<String>>,
     /// Folders whose names could not be made durable, and not be taken back: they are to be given anew.
@@ -65,13 +75,17 @@ impl DirectorySink {
         partitioned_by: Vec<String>,
     ) -> Self {
         let folder: String = folder.into();
-        Self {
+        let directory = Directory {
             disk,
             folder: folder.trim_end_matches('/').to_owned(),
             format,
             partitioned_by,
+            writing: Mutex::default(),
             made: Mutex::default(),
             doubtful: Mutex::default(),
+        };
+        Self {
+            directory: Arc::new(directory),
         }
     }
 
@@ -83,9 +97,67 @@ impl DirectorySink {
     /// - `INVALID_PARTITION_COLUMN_NAME`: DataFusion would not find folders of that name
     /// - `INVALID_PARTITION_COLUMN_DATA_TYPE`: it is not text, a whole number, a decimal, a boolean or a date
     /// - `ALL_PARTITION_COLUMNS_NOT_ALLOWED`: no column is left for the files
-    /// - `UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE`: the format has no form for a column, such as a nested one in CSV
+    /// - `UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE`: the format has no form for a column, such as a nested one in CSV, or
+    ///   none that is read again
     pub fn check(format: FileFormat, schema: &SchemaRef, partitioned_by: &[String]) -> Result<()> {
         check(format, schema, partitioned_by)
+    }
+
+    /// Does something that waits for the disk, which a thread that polls must not.
+    async fn apart<F>(&self, work: F) -> Result<()>
+    where
+        F: FnOnce(&Directory) -> Result<()> + Send + 'static,
+    {
+        let directory = Arc::clone(&self.directory);
+        let working = SpawnedTask::spawn_blocking(move || {
+            let writing = directory.writing.lock();
+            let _writing = writing.unwrap_or_else(PoisonError::into_inner);
+            work(&directory)
+        });
+        let worked = working.join_unwind().await;
+        worked.map_err(|broken| DataFusionError::ExecutionJoin(Box::new(broken)))?
+    }
+}
+
+impl Directory {
+    fn begin(&self, query: &str, next: u64) -> Result<()> {
+        // Between two runs anybody may have changed the directory.
+        self.made().clear();
+        if self.folder.is_empty() {
+            let root = self.disk.create_dir("");
+            root.map_err(|error| failed("", &error))?;
+        }
+        // The query may have written by other columns, in another format.
+        let mut folders = vec![self.folder.clone()];
+        while let Some(folder) = folders.pop() {
+            folders.extend(self.forget(&folder, query, next)?);
+        }
+        Ok(())
+    }
+
+    fn deliver(
+        &self,
+        query: &str,
+        epoch: u64,
+        schema: &SchemaRef,
+        rows: &[RecordBatch],
+    ) -> Result<()> {
+        let schema: SchemaRef = schema
+            .project(&written(schema, &self.partitioned_by))?
+            .into();
+        let name = name_of(query, epoch, self.format);
+        for (partition, rows) in split(rows, &self.partitioned_by)? {
+            let folder = join(&self.folder, &partition);
+            // JSON would have the text of an error in the place of the value.
+            for batch in &rows {
+                check_times(self.format, batch)?;
+            }
+            let bytes = encode(self.format, &schema, &rows)?;
+            self.make(&folder)?;
+            let put = publish(self.disk.as_ref(), &folder, &name, &bytes);
+            put.map_err(|error| failed(&join(&folder, &name), &error))?;
+        }
+        Ok(())
     }
 
     /// Makes a folder and those above it, each durable before there is something in it.
@@ -202,15 +274,15 @@ impl DirectorySink {
 
 #[async_trait]
 impl Sink for DirectorySink {
+    fn check(&self, _schema: &SchemaRef, rows: &[RecordBatch]) -> Result<()> {
+        let directory = &self.directory;
+        check_rows(directory.format, rows, &directory.partitioned_by)
+    }
+
     async fn begin(&self, query: &str, next: u64) -> Result<()> {
-        // Between two runs anybody may have changed the directory.
-        self.made().clear();
-        // The query may have written by other columns, in another format.
-        let mut folders = vec![self.folder.clone()];
-        while let Some(folder) = folders.pop() {
-            folders.extend(self.forget(&folder, query, next)?);
-        }
-        Ok(())
+        let query = query.to_owned();
+        let begin = move |directory: &Directory| directory.begin(&query, next);
+        self.apart(begin).await
     }
 
     async fn deliver(
@@ -220,18 +292,9 @@ impl Sink for DirectorySink {
         schema: &SchemaRef,
         rows: &[RecordBatch],
     ) -> Result<()> {
-        let schema: SchemaRef = schema
-            .project(&written(schema, &self.partitioned_by))?
-            .into();
-        let name = name_of(query, epoch, self.format);
-        for (partition, rows) in split(rows, &self.partitioned_by)? {
-            let folder = join(&self.folder, &partition);
-            let bytes = encode(self.format, &schema, &rows)?;
-            self.make(&folder)?;
-            let put = publish(self.disk.as_ref(), &folder, &name, &bytes);
-            put.map_err(|error| failed(&join(&folder, &name), &error))?;
-        }
-        Ok(())
+        let (query, schema, rows) = (query.to_owned(), Arc::clone(schema), rows.to_vec());
+        let deliver = move |directory: &Directory| directory.deliver(&query, epoch, &schema, &rows);
+        self.apart(deliver).await
     }
 }
 

@@ -10,9 +10,11 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArra
 use datafusion::arrow::compute::{
     CastOptions, cast_with_options, concat_batches, take_record_batch,
 };
-use datafusion::arrow::csv::WriterBuilder as CsvBuilder;
+use datafusion::arrow::csv::{ReaderBuilder as CsvReader, WriterBuilder as CsvBuilder};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::arrow::json::{LineDelimitedWriter, WriterBuilder as JsonBuilder};
+use datafusion::arrow::json::{
+    LineDelimitedWriter, ReaderBuilder as JsonReader, WriterBuilder as JsonBuilder,
+};
 use datafusion::arrow::row::{Row, RowConverter, SortField};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::parquet::arrow::ArrowWriter;
@@ -46,6 +48,47 @@ pub(super) fn encode(
         FileFormat::Csv => csv(&schema, &rows),
         FileFormat::Json => json(&rows),
     }
+}
+
+/// Reads a file of these columns as a table does, to see that it can be read. Parquet gives back what was written.
+///
+/// # Errors
+/// - the format does not read a type, or not what it has written
+pub(super) fn read_back(format: FileFormat, schema: &SchemaRef, bytes: &[u8]) -> Result<()> {
+    let fields = schema.fields().iter();
+    let fields = fields.map(|field| read_field(format, field));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    match format {
+        FileFormat::Parquet => {}
+        FileFormat::Csv => {
+            for batch in CsvReader::new(schema).with_header(true).build(bytes)? {
+                batch?;
+            }
+        }
+        FileFormat::Json => {
+            for batch in JsonReader::new(schema).build(bytes)? {
+                batch?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A column of a file as it is read. CSV and JSON are read as what they have, plain values; Parquet's reader makes
+/// of them how the column held them.
+pub(super) fn read_field(format: FileFormat, field: &Field) -> Field {
+    let data_type = match (format, field.data_type()) {
+        (FileFormat::Parquet, data_type) => data_type.clone(),
+        // Held otherwise, and read as well as plain ones.
+        (_, DataType::Utf8View) => DataType::Utf8View,
+        // The reader of CSV knows one type of texts, and views of it.
+        (FileFormat::Csv, data_type) => match plain(data_type) {
+            DataType::LargeUtf8 => DataType::Utf8,
+            plain => plain,
+        },
+        (FileFormat::Json, data_type) => plain(data_type),
+    };
+    field.clone().with_data_type(data_type)
 }
 
 /// The rows as one batch: rows that are delivered again come in other batches, and their file is to be the same
@@ -133,7 +176,7 @@ fn plain_rows(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
 }
 
 /// The column in another type. A value that has none there is an error, not a null.
-fn cast(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+pub(super) fn cast(column: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if column.data_type() == to {
         return Ok(Arc::clone(column));
     }

@@ -13,6 +13,8 @@
 //!
 //! * The query calls in order: [`begin`](Sink::begin) once, then [`deliver`](Sink::deliver) for rising epochs.
 //!   The first of them may be the epoch before `next`.
+//! * The query asks for [`check`](Sink::check) before an epoch commits. A row that is refused there undoes the epoch;
+//!   one that only `deliver` refuses has committed, and would keep back all that come after it.
 //! * The query delivers all rows of an epoch in one call, in order of release, and the same rows each time.
 //! * The query stops at an error of the sink. Nothing is lost: the next run begins with that delivery.
 //! * The sink holds after a delivery what it would hold had it been the only one of that query and epoch.
@@ -24,18 +26,20 @@
 //! |---|---|
 //! | `directory` | [`DirectorySink`]: a file for each epoch, in folders by partition |
 //! | `encode` | rows to the bytes of a file; rows by partition; no disk |
-//! | `check` | what a directory of files cannot hold |
+//! | `check` | columns that a directory of files cannot hold |
+//! | `values` | rows that it cannot hold |
 
 mod check;
 mod directory;
 mod encode;
+mod values;
 
 use std::fmt;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::Result;
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +49,19 @@ pub use directory::DirectorySink;
 /// [module](self).
 #[async_trait]
 pub trait Sink: Debug + Send + Sync {
+    /// Refuses rows that can never be delivered, before their epoch commits. The rows have the columns of `schema`.
+    ///
+    /// # Errors
+    /// - there is such a row; the epoch is undone, and its rows are read again by the next run
+    fn check(&self, _schema: &SchemaRef, _rows: &[RecordBatch]) -> Result<()> {
+        Ok(())
+    }
+
     /// The query is opened: its first `next` epochs have committed, and no other. What is held of it from epoch
     /// `next` on never happened and is to be forgotten. With `next` 0 the query begins anew: all of it is.
     ///
-    /// Comes before the first delivery of a process, and may come again.
+    /// Comes before the first delivery of a process and before the next one after a delivery that failed, and may
+    /// come again.
     ///
     /// # Errors
     /// - something cannot be forgotten, or not durably; the query does not start
@@ -93,6 +106,11 @@ impl FileFormat {
             FileFormat::Csv => "csv",
             FileFormat::Json => "json",
         }
+    }
+
+    /// A column as a table that reads the files has it.
+    pub fn read_field(self, field: &Field) -> Field {
+        encode::read_field(self, field)
     }
 }
 

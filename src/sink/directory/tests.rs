@@ -1,6 +1,7 @@
 //! The directory on a disk that loses power and fails, and as DataFusion reads it.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
@@ -8,7 +9,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::prelude::SessionContext;
-use futures::executor::block_on;
+use tokio::runtime::Runtime;
 
 use super::*;
 use crate::disk::sim::Crash;
@@ -24,6 +25,12 @@ type Rows = Vec<Row>;
 
 /// Files by path, with the numbers in them.
 type Files = BTreeMap<String, Vec<i64>>;
+
+/// Runs a future to its end: the sink waits for the disk on another thread of the runtime.
+fn block_on<F: Future>(future: F) -> F::Output {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    RUNTIME.block_on(future)
+}
 
 /// Epochs that differ in their partitions; one has no rows.
 fn epochs() -> Vec<Rows> {
@@ -338,6 +345,42 @@ fn a_fault_while_folders_are_made_leaves_none_in_doubt() {
             assert_eq!(found(&disk), whole, "{when}");
         }
     }
+}
+
+#[test]
+fn a_directory_that_has_gone_is_made_again_when_the_sink_looks_again() {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("out");
+    for by in [Vec::new(), vec!["city".to_owned()]] {
+        let disk = Arc::new(LocalDisk::open(out.clone()).unwrap());
+        let sink = DirectorySink::new(disk, "", FileFormat::Csv, by);
+        block_on(sink.begin("q", 0)).unwrap();
+        deliver(&sink, 0, &[("a", 1)]).unwrap();
+        std::fs::remove_dir_all(&out).unwrap();
+        let error = deliver(&sink, 1, &[("a", 2)]).unwrap_err();
+        assert_eq!(refusal(&error).unwrap().condition, "SINK_FAILED");
+        block_on(sink.begin("q", 2)).unwrap();
+        deliver(&sink, 1, &[("a", 2)]).unwrap();
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+}
+
+#[test]
+fn a_row_that_cannot_be_written_is_refused_before_it_is_delivered() {
+    let sink = sink(&SimDisk::new(1));
+    let judged = |sign: &str, times: usize| {
+        let city: &'static str = String::leak(sign.repeat(times));
+        let (schema, rows) = batches(&[("a", 1), (city, 2)]);
+        let judged = Sink::check(&sink, &schema, &rows);
+        judged.map_err(|error| refusal(&error).unwrap().clone())
+    };
+    // `city=` and nine signs for each of them: 248, and 257.
+    assert_eq!(judged("世", 27), Ok(()));
+    let refused = judged("世", 28).unwrap_err();
+    assert_eq!(refused.condition, "PARTITION_VALUE_TOO_LONG");
+    assert!(refused.message.contains("257 bytes"), "{refused}");
+    assert_eq!(judged("a", 250), Ok(()));
+    assert!(judged("a", 251).is_err());
 }
 
 /// The answer of a query, a line a row.
