@@ -122,7 +122,8 @@ async fn in_memory_too_the_rows_of_a_failed_delivery_come_first() {
     run(&ctx, "INSERT INTO t VALUES (NULL, 3)").await;
     ctx.refresh("q").await.unwrap();
     assert_eq!(sink.rows(), [2, 1]);
-    let calls = ["begin 0", "deliver 0", "deliver 0", "deliver 1"];
+    // The sink looks again at what it has before it gets them.
+    let calls = ["begin 0", "deliver 0", "begin 1", "deliver 0", "deliver 1"];
     assert_eq!(*sink.calls.lock().unwrap(), calls);
 }
 
@@ -284,6 +285,173 @@ async fn a_directory_belongs_to_one_table_whatever_its_format() {
     run(&ctx, &create("q", &elsewhere)).await;
     let left: Vec<_> = walk(&out);
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_written_is_refused_before_its_epoch_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(&dir.path().join("db")).await;
+    let place = format!("LOCATION '{}/'", dir.path().join("out").display());
+    let create = |or: &str, filter: &str| {
+        format!(
+            "CREATE {or} STREAMING TABLE q STORED AS PARQUET {place} PARTITIONED BY (k) AS SELECT v, k FROM STREAM t{filter}"
+        )
+    };
+    run(&ctx, "CREATE TABLE t (v BIGINT, k VARCHAR)").await;
+    run(&ctx, &create("", "")).await;
+    run(&ctx, "INSERT INTO t VALUES (1, 'a')").await;
+    ctx.refresh("q").await.unwrap();
+    // Nine bytes for each sign.
+    run(&ctx, "INSERT INTO t VALUES (2, repeat('世', 30))").await;
+    let refresh = "REFRESH STREAMING TABLE q";
+    let error = refused(&ctx, refresh).await;
+    assert!(error.contains("[PARTITION_VALUE_TOO_LONG]"), "{error}");
+    let ctx = ctx.reopen().await.unwrap();
+    let error = refused(&ctx, refresh).await;
+    assert!(error.contains("[PARTITION_VALUE_TOO_LONG]"), "{error}");
+    assert_eq!(run(&ctx, "SELECT v, k FROM q").await, ["1 a"]);
+    run(&ctx, "INSERT INTO t VALUES (3, NULL)").await;
+    run(&ctx, "INSERT INTO t VALUES (4, 'b')").await;
+    let error = refused(&ctx, &create("OR REFRESH", " WHERE v <> 2")).await;
+    assert!(error.contains("[NULL_PARTITION_VALUE]"), "{error}");
+    run(&ctx, &create("OR REFRESH", " WHERE v NOT IN (2, 3)")).await;
+    assert_eq!(run(&ctx, "SELECT v, k FROM q").await, ["1 a", "4 b"]);
+}
+
+#[tokio::test]
+async fn a_time_that_has_no_text_is_refused_filtertimes_are_texts() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = StreamContext::new().unwrap();
+    run(&ctx, "CREATE TABLE t (k TIMESTAMP(3), v BIGINT)").await;
+    for format in ["csv", "json", "parquet"] {
+        let out = dir.path().join(format);
+        let create = format!(
+            "CREATE STREAMING TABLE {format}_q STORED AS {format} LOCATION '{}/' AS SELECT k, v FROM STREAM t",
+            out.display()
+        );
+        run(&ctx, &create).await;
+    }
+    run(&ctx, "INSERT INTO t VALUES ('2026-01-01 00:00:00', 1)").await;
+    for format in ["csv", "json", "parquet"] {
+        ctx.refresh(&format!("{format}_q")).await.unwrap();
+    }
+    let far = "arrow_cast(9000000000000000000, 'Timestamp(Millisecond, None)')";
+    run(&ctx, &format!("INSERT INTO t VALUES ({far}, 2)")).await;
+    for format in ["csv", "json"] {
+        let error = refused(&ctx, &format!("REFRESH STREAMING TABLE {format}_q")).await;
+        assert!(error.contains("[DATETIME_OVERFLOW]"), "{error}");
+        let rows = run(&ctx, &format!("SELECT k, v FROM {format}_q")).await;
+        assert_eq!(rows, ["2026-01-01T00:00:00 1"], "{format}");
+    }
+    ctx.refresh("parquet_q").await.unwrap();
+    assert_eq!(run(&ctx, "SELECT v FROM parquet_q").await, ["1", "2"]);
+}
+
+#[tokio::test]
+async fn what_a_dictionary_holds_is_read_from_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = StreamContext::new().unwrap();
+    run(&ctx, "CREATE TABLE t (v BIGINT, k VARCHAR)").await;
+    run(&ctx, "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (NULL, 'a')").await;
+    for format in ["csv", "json", "parquet"] {
+        let out = dir.path().join(format);
+        let create = format!(
+            "CREATE STREAMING TABLE {format}_q STORED AS {format} LOCATION '{}/' AS SELECT \
+             arrow_cast(v, 'Dictionary(Int32, Int64)') AS v, arrow_cast(k, 'Dictionary(Int32, Utf8)') AS k, \
+             arrow_cast(k, 'LargeUtf8') AS w FROM STREAM t",
+            out.display()
+        );
+        run(&ctx, &create).await;
+        ctx.refresh(&format!("{format}_q")).await.unwrap();
+        let rows = run(&ctx, &format!("SELECT v, k, w FROM {format}_q")).await;
+        assert_eq!(rows, ["1 a a", "2 b b", "NULL a a"], "{format}");
+    }
+}
+
+#[tokio::test]
+async fn every_sign_of_a_directorys_name_is_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = StreamContext::new().unwrap();
+    run(&ctx, "CREATE TABLE t (v BIGINT, k VARCHAR)").await;
+    run(&ctx, "INSERT INTO t VALUES (1, 'a'), (2, 'b')").await;
+    let names = ["x*y", "q?z", "[ab]", "50%", "a b#c", "grün"];
+    for (at, name) in names.into_iter().enumerate() {
+        let create = format!(
+            "CREATE STREAMING TABLE q{at} STORED AS CSV LOCATION '{}/' PARTITIONED BY (k) AS SELECT v, k FROM STREAM t",
+            dir.path().join(name).display()
+        );
+        run(&ctx, &create).await;
+        ctx.refresh(&format!("q{at}")).await.unwrap();
+        let rows = run(&ctx, &format!("SELECT v, k FROM q{at}")).await;
+        assert_eq!(rows, ["1 a", "2 b"], "{name}");
+        let rows = run(&ctx, &format!("SELECT v FROM q{at} WHERE k = 'b'")).await;
+        assert_eq!(rows, ["2"], "{name}");
+        assert!(dir.path().join(name).is_dir(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_belongs_to_one_table_by_whatever_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let ctx = StreamContext::new().unwrap();
+    run(&ctx, "CREATE TABLE t (v BIGINT)").await;
+    let create = |name: &str, place: &Path| {
+        format!(
+            "CREATE STREAMING TABLE {name} STORED AS CSV LOCATION '{}/' AS SELECT v FROM STREAM t",
+            place.display()
+        )
+    };
+    run(&ctx, &create("q", &out)).await;
+    let mut others = vec![
+        dir.path().join("x/../out"),
+        dir.path().join("./out"),
+        out.join("day=1"),
+        out.join("day=1/k=2"),
+    ];
+    #[cfg(unix)]
+    {
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&out, &link).unwrap();
+        others.push(link);
+    }
+    for other in others {
+        let error = refused(&ctx, &create("r", &other)).await;
+        assert!(error.contains("[LOCATION_NOT_EMPTY]"), "{error}");
+    }
+    // A way up in the name is the disk's: what is written there is read.
+    let up = dir.path().join("x/../other");
+    run(&ctx, &create("r", &up)).await;
+    run(&ctx, "INSERT INTO t VALUES (1)").await;
+    ctx.refresh("r").await.unwrap();
+    assert_eq!(run(&ctx, "SELECT v FROM r").await, ["1"]);
+    assert_eq!(walk(&dir.path().join("other")).len(), 1);
+}
+
+#[tokio::test]
+async fn a_directory_that_was_removed_is_made_again() {
+    for kept in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let ctx = match kept {
+            true => open(&dir.path().join("db")).await,
+            false => StreamContext::new().unwrap(),
+        };
+        run(&ctx, "CREATE TABLE t (v BIGINT)").await;
+        let create = format!(
+            "CREATE STREAMING TABLE q STORED AS CSV LOCATION '{}/' AS SELECT v FROM STREAM t",
+            out.display()
+        );
+        run(&ctx, &create).await;
+        run(&ctx, "INSERT INTO t VALUES (1)").await;
+        ctx.refresh("q").await.unwrap();
+        std::fs::remove_dir_all(&out).unwrap();
+        run(&ctx, "INSERT INTO t VALUES (2)").await;
+        let error = refused(&ctx, "REFRESH STREAMING TABLE q").await;
+        assert!(error.contains("[SINK_FAILED]"), "{error}");
+        ctx.refresh("q").await.unwrap();
+        assert_eq!(run(&ctx, "SELECT v FROM q").await, ["2"], "{kept}");
+    }
 }
 
 /// The files in a folder and below.

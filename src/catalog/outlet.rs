@@ -1,9 +1,10 @@
 //! A directory that a streaming table's rows are written to, and read from.
 
+use std::path::{Component, absolute};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::datasource::file_format::FileFormat as Reading;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
@@ -57,7 +58,7 @@ pub fn directory_outlet(
     Ok(Outlet {
         sink: Arc::new(sink),
         location: Some(location.to_owned()),
-        provider: Arc::new(reading(definition, target, location)?),
+        provider: Arc::new(reading(definition, target, format, location)?),
     })
 }
 
@@ -91,31 +92,65 @@ pub fn application_outlet(
     }
 }
 
-/// The directory as a table.
-fn reading(definition: &Definition, target: &Target, location: &str) -> Result<ListingTable> {
+/// The directory as a table. Its columns are of the types that the files give back.
+fn reading(
+    definition: &Definition,
+    target: &Target,
+    format: FileFormat,
+    location: &str,
+) -> Result<ListingTable> {
     let is_folder = |field: &&Arc<Field>| target.partitioned_by.contains(field.name());
     let fields = definition.schema.fields();
-    let in_files: Vec<_> = fields
+    let in_files: Vec<Field> = fields
         .iter()
         .filter(|field| !is_folder(field))
-        .cloned()
+        .map(|field| format.read_field(field))
         .collect();
     let folders = target.partitioned_by.iter().filter_map(|name| {
         let field = definition.schema.field_with_name(name).ok()?;
         Some((name.clone(), plain(field.data_type())))
     });
-    let format: Arc<dyn Reading> = match target.format {
-        Format::Parquet => Arc::new(ParquetFormat::default()),
-        Format::Csv => Arc::new(CsvFormat::default().with_has_header(true)),
-        Format::Json => Arc::new(JsonFormat::default()),
+    let reading: Arc<dyn Reading> = match format {
+        FileFormat::Parquet => Arc::new(ParquetFormat::default()),
+        FileFormat::Csv => Arc::new(CsvFormat::default().with_has_header(true)),
+        FileFormat::Json => Arc::new(JsonFormat::default()),
     };
-    let options = ListingOptions::new(format)
-        .with_file_extension(format!(".{}", target.format.extension()))
+    let options = ListingOptions::new(reading)
+        .with_file_extension(format!(".{}", format.extension()))
         .with_table_partition_cols(folders.collect());
-    let config = ListingTableConfig::new(ListingTableUrl::parse(location)?)
+    let config = ListingTableConfig::new(url(location)?)
         .with_listing_options(options)
         .with_schema(Arc::new(Schema::new(in_files)));
     ListingTable::try_new(config)
+}
+
+/// The directory as DataFusion names it. Every sign of its name is itself, also `*`, `?` and `[`.
+fn url(location: &str) -> Result<ListingTableUrl> {
+    let mut path = absolute(location)?;
+    if path.components().any(|part| part == Component::ParentDir) {
+        // The way up from a link is that of the folder behind it.
+        path = path.canonicalize()?;
+    }
+    let names = path.components().filter_map(|part| match part {
+        Component::Prefix(drive) => drive.as_os_str().to_str(),
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let mut url = ListingTableUrl::parse("file:///")?.get_url().clone();
+    url.path_segments_mut()
+        .map_err(|()| internal_datafusion_err!("{location} has no name as a URL"))?
+        .clear()
+        .extend(names)
+        // A directory ends in a slash.
+        .push("");
+    if url.to_file_path().ok().as_ref() != Some(&path) {
+        let message = format!("The directory {location:?} has no name as a URL.");
+        let refusal = Refusal::new("INVALID_LOCATION", "42602", message);
+        return Err(refusal
+            .hint("take a name without control characters")
+            .into());
+    }
+    ListingTableUrl::try_new(url, None)
 }
 
 /// A type as the name of a folder gives it back.

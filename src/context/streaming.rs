@@ -1,5 +1,6 @@
 //! Our own statements: streaming tables are defined, refreshed, shown and dropped.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
@@ -407,7 +408,8 @@ impl StreamContext {
     fn refuse_foreign_files(&self, table: &str, location: &str, former: &[Former]) -> Result<()> {
         let tables = self.tables.all();
         let other = tables.iter().find(|other| {
-            other.name() != table && other.location().is_some_and(|other| other == location)
+            let theirs = other.location();
+            other.name() != table && theirs.is_some_and(|theirs| share_files(&theirs, location))
         });
         if let Some(other) = other {
             return Err(not_empty(
@@ -544,6 +546,23 @@ fn both_targets(target: &Target) -> Refusal {
     )
     .at(target.place)
     .hint("leave one of them out")
+}
+
+/// Whether who reads one of two directories reads files of the other: they are the same one, by whatever names, or
+/// one lies in folders of the other that partitions may be in.
+fn share_files(one: &str, other: &str) -> bool {
+    let (one, other) = (true_path(one), true_path(other));
+    let lies_in = |inner: &Path, outer: &Path| {
+        let rest = inner.strip_prefix(outer);
+        rest.is_ok_and(|rest| rest.iter().all(|name| name.to_string_lossy().contains('=')))
+    };
+    lies_in(&one, &other) || lies_in(&other, &one)
+}
+
+/// The path of a directory without links and ways up; as it is written where there is none.
+fn true_path(location: &str) -> PathBuf {
+    let path = Path::new(location);
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// The error of a directory that something else is in.
