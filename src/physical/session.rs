@@ -116,7 +116,8 @@ impl ExecutionPlan for SessionAssignExec {
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
+        // DataFusion may split a finite table under this node, and only here parts its rows by key again.
+        vec![self.info.finite && !self.info.keys.is_empty()]
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {

@@ -53,7 +53,7 @@ pub(super) async fn explain(
     Refusal::new("FAILED_READ_FILE", "KD001", format!("FILE {}{place}: {}", listing.shown(file), one_line(&reason)))
         .hint(match place.is_empty() {
             true => "mend or remove the file and refresh again",
-            false => "mend or remove the file and refresh again, or leave bad records out: WITH (on_bad_record = 'skip')",
+            false => "mend or remove the file, or leave bad records out: WITH (on_bad_record = 'skip') of a streaming table or stream, or SET tidegate.on_bad_record = 'skip'",
         })
         .into()
 }
