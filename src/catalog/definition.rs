@@ -18,8 +18,8 @@ use super::unbounded::UnboundedTables;
 use crate::config::{InitialOrder, OutputMode, shown_columns};
 use crate::error::Refusal;
 use crate::logical::{
-    StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, null_or_left_out,
-    stream_scan, stream_scans,
+    StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, groups_may_leave,
+    null_or_left_out, stream_scan, stream_scans,
 };
 use crate::source::{can_be_ordered, cannot_be_ordered};
 use crate::sql::{CreateStreamingTable, Target};
@@ -525,14 +525,37 @@ fn update_key(plan: &LogicalPlan) -> Result<Option<Vec<usize>>> {
         // Every row is new.
         return Ok(None);
     }
-    match group_columns(plan) {
-        Some(columns) => Ok(Some(columns)),
-        None => Err(Refusal::new(
-            "UPDATE_MODE_WITHOUT_KEY",
-            "42KDE",
-            "In update mode rows are replaced by their group: every grouping expression must be selected.",
-        )
-        .hint("add the window (or window.start) and every key to the SELECT list")
-        .into()),
+    let may_leave = groups_may_leave(plan);
+    if may_leave == Some(true) {
+        return Err(leaving_groups().into());
     }
+    if let Some(columns) = group_columns(plan) {
+        return Ok(Some(columns));
+    }
+    let (message, hint) = match may_leave {
+        Some(_) => (
+            "In update mode rows are replaced by their group: every grouping expression must be selected.",
+            "add the window (or window.start) and every key to the SELECT list",
+        ),
+        None => (
+            "In update mode rows are replaced by their group: no join, UNION or unnest() may stand above the aggregate.",
+            "join, unite or unnest where the table is read, or write one query for each side",
+        ),
+    };
+    Err(Refusal::new("UPDATE_MODE_WITHOUT_KEY", "42KDE", message)
+        .hint(hint)
+        .into())
+}
+
+/// The refusal of a filter that a group may stop passing: nothing would take its last row away.
+fn leaving_groups() -> Refusal {
+    Refusal::new(
+        "UPDATE_MODE_WITH_FILTER",
+        "42KDE",
+        "In update mode a group that stops passing HAVING, or a WHERE above the aggregate, would keep its last row: such a \
+         filter may ask for the window and the keys only.",
+    )
+    .hint(
+        "leave it out and filter when you read, SELECT … FROM name WHERE …, or write output_mode = 'complete'",
+    )
 }

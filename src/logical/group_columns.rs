@@ -7,6 +7,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
 use super::aggregate::StreamAggregate;
+use super::initial_order::is_fixed;
 use super::query::StreamQuery;
 use super::windows::WindowTime;
 
@@ -59,6 +60,67 @@ pub fn null_or_left_out(plan: &LogicalPlan) -> Result<Option<String>> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
+}
+
+/// Whether a filter above the aggregate may let a group through in one epoch and not in a later one. None where the
+/// result is not the groups of one aggregate.
+pub fn groups_may_leave(plan: &LogicalPlan) -> Option<bool> {
+    lasting(plan).map(|lasting| lasting.may_leave)
+}
+
+/// For each column of a plan whether a group has one value in it for good; and whether a filter asks for other columns.
+struct Lasting {
+    columns: Vec<bool>,
+    may_leave: bool,
+}
+
+impl Lasting {
+    /// Whether a group has one value of an expression for good.
+    fn has(&self, expr: &Expr, schema: &DFSchema) -> bool {
+        let lasts = |column| {
+            let at = schema.index_of_column(column).ok();
+            at.and_then(|at| self.columns.get(at)) == Some(&true)
+        };
+        is_fixed(expr) && expr.column_refs().into_iter().all(lasts)
+    }
+}
+
+fn lasting(plan: &LogicalPlan) -> Option<Lasting> {
+    match plan {
+        LogicalPlan::Extension(extension) => {
+            let node = extension.node.as_any();
+            if let Some(query) = node.downcast_ref::<StreamQuery>() {
+                return lasting(&query.input);
+            }
+            let aggregate = node.downcast_ref::<StreamAggregate>()?;
+            // Before the aggregates is what is grouped by, and the number of the grouping set.
+            let fields = plan.schema().fields().len();
+            let named = fields.saturating_sub(aggregate.aggregates.len());
+            Some(Lasting {
+                columns: (0..fields).map(|at| at < named).collect(),
+                may_leave: false,
+            })
+        }
+        LogicalPlan::Projection(projection) => {
+            let input = lasting(&projection.input)?;
+            let schema = projection.input.schema();
+            let columns = projection.expr.iter().map(|expr| input.has(expr, schema));
+            Some(Lasting {
+                columns: columns.collect(),
+                may_leave: input.may_leave,
+            })
+        }
+        LogicalPlan::Filter(filter) => {
+            let input = lasting(&filter.input)?;
+            let lasts = input.has(&filter.predicate, filter.input.schema());
+            Some(Lasting {
+                may_leave: input.may_leave || !lasts,
+                ..input
+            })
+        }
+        LogicalPlan::SubqueryAlias(alias) => lasting(&alias.input),
+        _ => None,
+    }
 }
 
 fn groups(plan: &LogicalPlan) -> Option<Groups> {

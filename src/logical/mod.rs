@@ -34,7 +34,7 @@ pub use aggregate::StreamAggregate;
 pub use analyze::{StreamAnalyzer, analyze, without_places};
 pub use carry::{ASIDE, Carrying, EVENT_TIME, NUMBER, REASON, WATERMARK, carry_rows};
 pub use deduplicate::StreamDeduplicate;
-pub use group_columns::{group_columns, null_or_left_out};
+pub use group_columns::{group_columns, groups_may_leave, null_or_left_out};
 pub use group_time::{Bin, GroupTime, TimeValue};
 pub(crate) use initial_order::is_fixed;
 pub use keep::KeepStreams;
