@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, internal_err};
@@ -101,6 +102,14 @@ impl GateInfo {
     /// Whether there is a group even when there is no row: an aggregate without GROUP BY.
     fn always_emits(&self) -> bool {
         self.mode == OutputMode::Complete && self.shape == GateShape::Timeless && self.keys == 0
+    }
+
+    /// Whether partial states tell of a row, in update mode, which emits what rows touch. DataFusion gives the grouping
+    /// set `()` a state of no rows as well; of a row there is one with a time, too.
+    fn is_touched_by(&self, states: &RecordBatch) -> bool {
+        let timeless = self.mode == OutputMode::Update && self.counts_late;
+        let without_time = |slices: &ArrayRef| slices.null_count() == slices.len();
+        !(timeless && states.columns().first().is_some_and(without_time))
     }
 
     /// When state leaves, as EXPLAIN shows it.
@@ -312,17 +321,23 @@ impl Stateful for TimeWindowGateExec {
         let mut input = self.input.execute(intake, Arc::clone(&context))?;
         let mut to = |partition, part| state.absorb(partition, part, &epoch, &runtime);
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        let mut touched = false;
         while let Some(batch) = input.next().await {
             let batch = batch?;
+            touched |= self.info.is_touched_by(&batch);
             rows += batch.num_rows();
             bytes += batch.get_array_memory_size();
             batches.push(batch);
-            if rows >= TOGETHER || bytes >= together {
+            if rows >= TOGETHER || (touched && bytes >= together) {
+                touched = true;
                 exchange.route(&std::mem::take(&mut batches), &mut to)?;
                 (rows, bytes) = (0, 0);
             }
         }
-        exchange.route(&batches, &mut to)
+        match touched {
+            true => exchange.route(&batches, &mut to),
+            false => Ok(()),
+        }
     }
 
     async fn set_absorbed(&self, context: &Arc<TaskContext>) -> Result<()> {
