@@ -316,9 +316,14 @@ fn late_rows(
         .hint("late rows have other columns: give their table another name")
         .into());
     }
+    let scans = stream_scans(plan)?;
+    let guarded = scans
+        .iter()
+        .filter_map(stream_scan)
+        .any(|scan| options.guards(&scan.options));
     Ok(LateRows {
         name: TableReference::full(late.catalog, late.schema, late.table),
-        schema: carry_rows(plan.clone(), options.guards())?.schema,
+        schema: carry_rows(plan.clone(), guarded)?.schema,
     })
 }
 

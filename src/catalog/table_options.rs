@@ -6,7 +6,7 @@ use datafusion::common::config::ExtensionOptions;
 use datafusion::common::{Result, TableReference};
 use datafusion::execution::SessionState;
 
-use crate::config::{OutputMode, TidegateOptions, rebuilt};
+use crate::config::{OptionalSpan, OutputMode, TidegateOptions, rebuilt};
 use crate::error::Refusal;
 use crate::sql::{RETAIN, parse_retain};
 
@@ -80,10 +80,15 @@ impl TableOptions {
         named.map(|(_, name)| name.as_str())
     }
 
-    /// Whether event times of the future are left out, by these options alone: a session's settings may be others when
-    /// the table is opened again.
-    pub fn guards(&self) -> bool {
-        self.0.iter().any(|(key, _)| key == "max_future")
+    /// Whether event times of the future are left out of a stream, by these options and its own alone: a session's
+    /// settings may be others when the table is opened again.
+    pub fn guards(&self, stream: &[(String, String)]) -> bool {
+        let named = |options: &[(String, String)]| {
+            let limit = options.iter().find(|(key, _)| key == "max_future");
+            limit.and_then(|(_, limit)| limit.parse::<OptionalSpan>().ok())
+        };
+        let limit = named(stream).or_else(|| named(&self.0));
+        limit.is_some_and(|limit| limit.0.is_some())
     }
 
     /// How long rows of the result are kept, if not for good.
