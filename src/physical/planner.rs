@@ -1,5 +1,6 @@
 //! From our logical nodes to plan nodes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,14 +11,14 @@ use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, ScalarUDF, TableScan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
-    lit,
+    Expr, LogicalPlan, Operator, ScalarUDF, TableScan, UserDefinedLogicalNode,
+    UserDefinedLogicalNodeCore, lit,
 };
 use datafusion::physical_expr::aggregate::{AggregateFunctionExpr, LoweredAggregateBuilder};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
-use datafusion::physical_plan::expressions::{Column, Literal};
+use datafusion::physical_plan::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
@@ -160,6 +161,50 @@ fn by_slice(node: &StreamAggregate, aggregates: &[Arc<AggregateFunctionExpr>]) -
     node.time.as_ref().is_some_and(|time| !session(time))
         && node.left_out.is_none()
         && aggregates.iter().all(|one| one.order_bys().is_empty())
+}
+
+/// Whether a batch query groups by the argument of its DISTINCT aggregates, as DataFusion's optimizer makes it do where
+/// they have one and the others are sums and extremes: zeros of both signs are one value then.
+fn groups_by_distinct(node: &StreamAggregate) -> bool {
+    let mut arguments: HashSet<&Expr> = HashSet::new();
+    for expr in &node.aggregates {
+        let Expr::AggregateFunction(call) = expr else {
+            return false;
+        };
+        let (name, params) = (call.func.name().to_lowercase(), &call.params);
+        if params.filter.is_some() || !params.order_by.is_empty() {
+            return false;
+        }
+        if params.distinct {
+            arguments.extend(&params.args);
+        } else if !["sum", "min", "max"].contains(&name.as_str()) {
+            return false;
+        }
+    }
+    arguments.len() == 1 && node.left_out.is_none()
+}
+
+/// An aggregate to which zeros of both signs are one value.
+fn with_one_zero(
+    aggregate: &AggregateFunctionExpr,
+    schema: &Schema,
+) -> Result<Arc<AggregateFunctionExpr>> {
+    let mut arguments: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
+    for argument in aggregate.expressions() {
+        let data_type = argument.data_type(schema)?;
+        if !data_type.is_floating() {
+            arguments.push(argument);
+            continue;
+        }
+        // -0.0 + 0.0 is 0.0, and every other value stays what it is.
+        let zero = Arc::new(Literal::new(ScalarValue::new_zero(&data_type)?));
+        arguments.push(Arc::new(BinaryExpr::new(argument, Operator::Plus, zero)));
+    }
+    let orders = aggregate.all_expressions().order_by_exprs;
+    let changed = aggregate.with_new_expressions(arguments, orders);
+    changed
+        .map(Arc::new)
+        .ok_or_else(|| internal_datafusion_err!("an aggregate has lost an argument"))
 }
 
 /// What stands under a cast to a finer unit, which does not hold all times.
@@ -472,6 +517,7 @@ impl Planning<'_> {
         let mut filters = Vec::new();
         // Sessions change their bounds as they merge: the rows in them are counted with them.
         let rows = (bounds > 1).then(|| count(lit(1_i64)).alias("__rows"));
+        let one_zero = groups_by_distinct(node);
         for expr in node.aggregates.iter().chain(&rows) {
             let lowered = LoweredAggregateBuilder::new(
                 expr,
@@ -481,7 +527,10 @@ impl Planning<'_> {
                 self.planning_ctx,
             )
             .build()?;
-            aggregates.push(lowered.aggregate);
+            aggregates.push(match one_zero && lowered.aggregate.is_distinct() {
+                true => with_one_zero(&lowered.aggregate, raw_schema)?,
+                false => lowered.aggregate,
+            });
             filters.push(lowered.filter);
         }
         Ok((aggregates, filters))
