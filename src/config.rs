@@ -7,7 +7,7 @@ pub use choice::{EndOfInput, InitialOrder, OnBadRecord, OutputMode, WatermarkPol
 pub use length::OptionalSpan;
 pub(crate) use length::{SpanError, parse_span};
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -120,18 +120,41 @@ impl ConfigExtension for TidegateOptions {
 }
 
 /// Reads a setting's value.
-fn read<T: FromStr>(key: &str, value: &str) -> Result<T>
+fn read<T: FromStr + 'static>(key: &str, value: &str) -> Result<T>
 where
     T::Err: fmt::Display,
 {
     value.parse().map_err(|reason: T::Err| {
-        Refusal::new(
-            "INVALID_CONF_VALUE",
-            "22022",
-            format!("{key} cannot be '{value}': {reason}."),
-        )
-        .into()
+        let refused = |reason: &str| {
+            let message = format!("{key} cannot be '{value}': {reason}.");
+            Refusal::new("INVALID_CONF_VALUE", "22022", message)
+        };
+        let refusal = match takes::<T>() {
+            Some((kind, example)) => {
+                refused(&format!("it takes {kind}")).hint(format!("write {key} = {example}"))
+            }
+            None => refused(&reason.to_string()),
+        };
+        refusal.into()
     })
+}
+
+/// What a setting of a type takes, and an example, where the type's own errors do not say it.
+fn takes<T: 'static>() -> Option<(&'static str, &'static str)> {
+    let one = TypeId::of::<T>();
+    let kinds = [
+        (
+            TypeId::of::<NonZeroUsize>(),
+            ("a whole number above zero", "1000"),
+        ),
+        (
+            TypeId::of::<usize>(),
+            ("a whole number, zero or above", "10"),
+        ),
+        (TypeId::of::<bool>(), ("true or false", "true")),
+    ];
+    let found = kinds.into_iter().find(|(kind, _)| *kind == one);
+    found.map(|(_, takes)| takes)
 }
 
 fn unknown(key: &str, known: &[&str]) -> DataFusionError {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{LogicalPlan, TableScan};
@@ -12,7 +12,7 @@ use sqlparser::ast::TableAlias;
 
 use super::LoweredCall;
 use crate::config::TidegateOptions;
-use crate::error::{Place, Refusal};
+use crate::error::{Place, Refusal, refusal};
 use crate::logical::{OptionScan, StreamScan, stream_scan};
 use crate::source::no_epoch_column;
 
@@ -33,9 +33,16 @@ fn options(call: &LoweredCall<'_>, place: Option<Place>) -> Result<Vec<(String, 
         }
         TidegateOptions::default()
             .set(key, value)
-            .map_err(|error| {
-                let reason = format!("{key}: {}", error.strip_backtrace());
-                Refusal::new("INVALID_STREAM_OPTION", "42616", reason).at(place)
+            .map_err(|error| match refusal(&error) {
+                Some(found) => {
+                    let refused = Refusal {
+                        condition: "INVALID_STREAM_OPTION",
+                        sql_state: "42616",
+                        ..found.clone()
+                    };
+                    DataFusionError::from(refused.at(place))
+                }
+                None => error,
             })?;
         options.push((key.to_owned(), value.to_owned()));
         at += 2;
