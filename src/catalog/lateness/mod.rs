@@ -80,7 +80,7 @@ impl TableFunctionImpl for LatenessFunction {
             column: text(column, "the event time")?,
             schema: outcome_schema(),
             asked: Asked::Lateness {
-                window: window_length(Ok(window.clone()), None)?,
+                window: window_length(Ok(window.clone()), "lateness", None)?,
                 epoch_by: epoch_by.transpose()?.flatten(),
                 delays: delays.as_deref().map(given_delays).transpose()?,
             },

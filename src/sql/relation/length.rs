@@ -1,4 +1,4 @@
-//! The lengths given to `window()`, and the shape that size, slide and start make together.
+//! The lengths given to `window()` and `session_window()`, and the shape that size, slide and start make together.
 
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::Expr;
@@ -20,14 +20,14 @@ pub(super) fn not_constant(length: &SqlExpr, place: Option<Place>) -> DataFusion
     .into()
 }
 
-/// A length given to `window()`: a text or an INTERVAL literal.
-pub(crate) fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
+/// A length given to a function, such as `window`: a text or an INTERVAL literal.
+pub(crate) fn length(expr: Result<Expr>, function: &str, place: Option<Place>) -> Result<Span> {
     const HINT: &str = "write it as text, '10 minutes', or as INTERVAL '10 minutes'";
     let unreadable = |reason: String| {
         Refusal::new(
             "CANNOT_PARSE_INTERVAL",
             "22006",
-            format!("window(): {reason}."),
+            format!("{function}(): {reason}."),
         )
         .at(place)
         .hint(HINT)
@@ -61,10 +61,13 @@ pub(crate) fn length(expr: Result<Expr>, place: Option<Place>) -> Result<Span> {
         Err(SpanError::Months) => Err(Refusal::new(
             "UNSUPPORTED_WINDOW_LENGTH",
             "42K09",
-            "window(): months and years have no fixed length.",
+            format!("{function}(): months and years have no fixed length."),
         )
         .at(place)
-        .hint("write it in days, or group by date_trunc('month', ts)")
+        .hint(match function {
+            "window" => "write it in days, or group by date_trunc('month', ts)",
+            _ => "write it in days: '31 days'",
+        })
         .into()),
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn plan_window(
         .sql_to_expr((*time).clone(), input.schema())
         .map_err(|error| placed(error, input.schema(), place))?;
     known_columns(&time, input.schema(), place)?;
-    let (time, unit, zone) = event_time(time, &input, place)?;
+    let (time, unit, zone) = event_time(time, &function, &input, place)?;
     let windows = if function == "session_window" {
         let [gap] = sizes else {
             return Err(wrong_count(place));
@@ -54,7 +54,11 @@ pub(super) fn plan_window(
             .iter()
             .map(|size| {
                 let constant = context.sql_to_expr((*size).clone(), &empty);
-                length(constant.map_err(|_| not_constant(size, place)), place)
+                length(
+                    constant.map_err(|_| not_constant(size, place)),
+                    &function,
+                    place,
+                )
             })
             .collect::<Result<Vec<Span>>>()?;
         let shape = shape(unit, &sizes).map_err(|refusal| refusal.at(place))?;
@@ -84,7 +88,9 @@ fn session(
     let interval = DataType::Interval(IntervalUnit::MonthDayNano);
     if !gap.any_column_refs() && !gap.is_volatile() {
         let constant = match &gap {
-            Expr::Literal(..) | Expr::Negative(_) => length(Ok(gap.clone()), place)?,
+            Expr::Literal(..) | Expr::Negative(_) => {
+                length(Ok(gap.clone()), "session_window", place)?
+            }
             _ => return Err(session_gap(&gap, place)),
         };
         let unit = unit.fitting(&[constant]).unwrap_or(Unit::Nanosecond);
@@ -130,6 +136,7 @@ fn wrong_count(place: Option<Place>) -> DataFusionError {
 /// last moment.
 fn event_time(
     time: Expr,
+    function: &str,
     input: &LogicalPlan,
     place: Option<Place>,
 ) -> Result<(Expr, Unit, Option<Arc<str>>)> {
@@ -157,10 +164,12 @@ fn event_time(
         other => Err(Refusal::new(
             "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
             "42K09",
-            format!("window() takes a TIMESTAMP or a window; this is {other}."),
+            format!("{function}() takes a TIMESTAMP or a window; this is {other}."),
         )
         .at(place)
-        .hint("cast it: window(CAST(x AS TIMESTAMP), '1 hour')")
+        .hint(format!(
+            "cast it: {function}(CAST(x AS TIMESTAMP), '1 hour')"
+        ))
         .into()),
     }
 }
