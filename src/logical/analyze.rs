@@ -293,7 +293,7 @@ fn stream_aggregate(aggregate: Aggregate, mode: OutputMode) -> Result<LogicalPla
     if let Some(time) = &time {
         keys.remove(time.position);
     }
-    check::emits(mode, time.as_ref(), &keys)?;
+    check::emits(mode, time.as_ref(), &keys, &input, &input_marks)?;
     let judges = !input_marks.emitted;
     let mut node = StreamAggregate::new(
         input,

@@ -2,9 +2,13 @@
 //!
 //! Condition names and SQLSTATEs are Spark's.
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, JoinType, Result};
-use datafusion::logical_expr::{BinaryExpr, Expr, Join, Limit, LogicalPlan, Operator, SkipType};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, DataFusionError, JoinType, Result};
+use datafusion::logical_expr::expr::Alias;
+use datafusion::logical_expr::{
+    BinaryExpr, Cast, Expr, ExprSchemable, Join, Limit, LogicalPlan, Operator, SkipType,
+};
 
 use super::aggregate::StreamAggregate;
 use super::group_time::{GroupTime, TimeValue};
@@ -37,8 +41,14 @@ pub(super) fn stays_above(plan: &LogicalPlan, mode: OutputMode) -> bool {
     )
 }
 
-/// An aggregate whose groups could never be emitted in append mode.
-pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -> Result<()> {
+/// An aggregate over this input whose groups could never be emitted in append mode.
+pub(super) fn emits(
+    mode: OutputMode,
+    time: Option<&GroupTime>,
+    keys: &[Expr],
+    input: &LogicalPlan,
+    input_marks: &Marks,
+) -> Result<()> {
     if mode == OutputMode::Update
         && time.is_some_and(|time| matches!(time.value, TimeValue::Session(..)))
     {
@@ -53,26 +63,177 @@ pub(super) fn emits(mode: OutputMode, time: Option<&GroupTime>, keys: &[Expr]) -
     if mode != OutputMode::Append || time.is_some_and(|time| time.closes) {
         return Ok(());
     }
-    let keys = keys
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
-    let what = match time {
-        Some(time) => format!("the time {} carries no watermark", time.expr),
-        None if keys.is_empty() => "it has no groups that a watermark could close".to_owned(),
-        None => format!("no watermark closes groups by {keys}"),
+    let never = Never {
+        time,
+        keys,
+        input,
+        marks: input_marks,
     };
+    let (why, hint) = never.explained()?;
     Err(Refusal::new(
         OUTPUT_MODE,
         UNSUPPORTED,
-        format!("In append mode this aggregate or DISTINCT would never emit a row: {what}."),
+        format!("In append mode this aggregate or DISTINCT would never emit a row: {why}."),
     )
-    .hint(
-        "add WATERMARK ts DELAY OF INTERVAL 10 MINUTES behind the stream and group by a window of ts, \
-         or choose output_mode = 'update', by WITH of a streaming table or SET tidegate.output_mode for a SELECT",
-    )
+    .hint(hint)
     .into())
+}
+
+/// An aggregate that no watermark closes.
+struct Never<'a> {
+    time: Option<&'a GroupTime>,
+    keys: &'a [Expr],
+    input: &'a LogicalPlan,
+    marks: &'a Marks,
+}
+
+impl Never<'_> {
+    /// Why nothing closes its groups, and what to write instead.
+    fn explained(&self) -> Result<(String, String)> {
+        if let Some(types) = self.united_types()? {
+            let why = format!(
+                "the UNION casts event times of different types, {types}, and what is cast carries no watermark"
+            );
+            let hint = "write one WATERMARK clause behind the UNION, (SELECT … UNION ALL SELECT …) WATERMARK ts DELAY OF \
+                        INTERVAL 10 MINUTES, or cast them to one type in subqueries before the clauses";
+            return Ok((why, hint.to_owned()));
+        }
+        for key in self.keys {
+            match self.mark(key) {
+                Some(Mark::Bound(_, bound, _)) => return Ok(self.of_bound(key, &bound)),
+                Some(Mark::Session(..)) => {
+                    let why = format!(
+                        "it groups by {}, a session that has closed before",
+                        self.written(key)
+                    );
+                    let hint = "group by a window of sessions: GROUP BY window(window_time(session_window), '1 hour')";
+                    return Ok((why, hint.to_owned()));
+                }
+                _ => {}
+            }
+        }
+        let keys = self.keys.iter().map(|key| self.written(key));
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        let why = match self.time {
+            Some(time) => format!("the time {} carries no watermark", self.written(&time.expr)),
+            None if keys.is_empty() => "it has no groups that a watermark could close".to_owned(),
+            None => format!("no watermark closes groups by {keys}"),
+        };
+        let hint = "add WATERMARK ts DELAY OF INTERVAL 10 MINUTES behind the stream and group by a window of ts, \
+                    or choose output_mode = 'update', by WITH of a streaming table or SET tidegate.output_mode for a SELECT";
+        Ok((why, hint.to_owned()))
+    }
+
+    /// Of an aggregate that groups by a bound of a window.
+    fn of_bound(&self, key: &Expr, bound: &str) -> (String, String) {
+        let why = format!(
+            "it groups by {}, the {bound} of a window, and only the window itself closes",
+            self.written(key)
+        );
+        let hint = match self.marks.aggregated {
+            true => format!(
+                "select the window itself below, window AS w, and group by w or write SELECT DISTINCT window, …; its {bound} \
+                 can be taken above"
+            ),
+            false => format!(
+                "write GROUP BY window(ts, '1 hour'), or the column that holds the window, and select window.{bound}"
+            ),
+        };
+        (why, hint)
+    }
+
+    fn mark(&self, expr: &Expr) -> Option<Mark> {
+        expr_mark(expr, self.input.schema(), self.marks)
+    }
+
+    /// Types of event times that a UNION below has cast to one, if it has and a time is grouped by.
+    fn united_types(&self) -> Result<Option<String>> {
+        let schema: &DFSchema = self.input.schema();
+        let is_time = |key: &Expr| matches!(key.get_type(schema), Ok(DataType::Timestamp(..)));
+        if self.time.is_none() && !self.keys.iter().any(is_time) {
+            return Ok(None);
+        }
+        let mut found = None;
+        self.input.apply(|node| {
+            if let LogicalPlan::Union(union) = node {
+                for at in 0..union.schema.fields().len() {
+                    let times = union.inputs.iter().map(|input| event_type(input, at));
+                    let times: Vec<Option<DataType>> = times.collect::<Result<_>>()?;
+                    let times: Option<Vec<DataType>> = times.into_iter().collect();
+                    let mut times = times.unwrap_or_default();
+                    times.dedup();
+                    if times.len() > 1 {
+                        found = Some(list(&times));
+                        return Ok(TreeNodeRecursion::Stop);
+                    }
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(found)
+    }
+
+    /// An expression as a query writes it: a field behind a dot, and the column of a window under its function's name.
+    fn written(&self, expr: &Expr) -> String {
+        let written = expr.clone().transform_down(|expr| {
+            let name = match &expr {
+                Expr::Column(column) if column.name.starts_with("__tidegate_") => {
+                    match self.mark(&expr) {
+                        Some(Mark::Session(..)) => Some("session_window".to_owned()),
+                        _ => Some("window".to_owned()),
+                    }
+                }
+                Expr::ScalarFunction(call) if call.name() == "get_field" => {
+                    match call.args.as_slice() {
+                        [of, Expr::Literal(field, _)] => {
+                            let field = field.try_as_str().flatten();
+                            field.map(|field| format!("{}.{field}", self.written(of)))
+                        }
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            Ok(match name {
+                Some(name) => {
+                    let named = Expr::Column(Column::new_unqualified(name));
+                    Transformed::new(named, true, TreeNodeRecursion::Jump)
+                }
+                None => Transformed::no(expr),
+            })
+        });
+        written.map_or_else(|_| expr.to_string(), |written| written.data.to_string())
+    }
+}
+
+/// Type of an event time that is a column of a UNION's input, before it was cast to that of the others.
+fn event_type(input: &LogicalPlan, at: usize) -> Result<Option<DataType>> {
+    let LogicalPlan::Projection(projection) = input else {
+        let marked = matches!(
+            marks(input)?.columns.get(at),
+            Some(Some(Mark::EventTime(_)))
+        );
+        let field = input.schema().fields().get(at);
+        let field = field.filter(|_| marked);
+        return Ok(field.map(|field| field.data_type().clone()));
+    };
+    let Some(mut expr) = projection.expr.get(at) else {
+        return Ok(None);
+    };
+    while let Expr::Alias(Alias { expr: below, .. }) | Expr::Cast(Cast { expr: below, .. }) = expr {
+        expr = below;
+    }
+    let schema = projection.input.schema();
+    match expr_mark(expr, schema, &marks(&projection.input)?) {
+        Some(Mark::EventTime(_)) => Ok(Some(expr.get_type(schema.as_ref())?)),
+        _ => Ok(None),
+    }
+}
+
+/// Types, with commas.
+fn list(types: &[DataType]) -> String {
+    let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+    types.join(", ")
 }
 
 /// A DISTINCT ON of which no column is left to tell the rows apart.
