@@ -47,6 +47,12 @@ impl Feed {
         self.append(turn, vec![time], vec![turn]).await
     }
 
+    /// One epoch with a row of one of those keys.
+    pub(crate) async fn group(&self, key: i64) -> Result<()> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.append(turn, vec![0], vec![key]).await
+    }
+
     /// One epoch with a row of each of so many keys, all in one window. Repeated calls without a refresh
     /// between them are one epoch each.
     pub(crate) async fn groups(&self, keys: usize) -> Result<()> {

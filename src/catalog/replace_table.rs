@@ -1,13 +1,16 @@
 //! The result of a streaming table whose rows are replaced: whole in complete mode, by key in update mode.
 
+mod keyed;
+mod keys;
+mod slots;
+
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use datafusion::arrow::array::{BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
@@ -15,6 +18,8 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
+use self::keyed::{Keyed, Ready};
+use self::keys::Key;
 use crate::error::Refusal;
 use crate::source::conform;
 
@@ -23,22 +28,32 @@ use crate::source::conform;
 pub struct ReplaceTable {
     name: String,
     schema: SchemaRef,
-    /// Columns by which rows are replaced; none means all rows are.
-    key: Option<Vec<usize>>,
     /// A key by which a group may look like another one.
     doubtful: Option<String>,
-    rows: RwLock<Vec<RecordBatch>>,
+    kept: Kept,
+}
+
+/// The rows of a table. The lock is held for no longer than it takes to put rows in, or to see where they are.
+#[derive(Debug)]
+enum Kept {
+    /// All are replaced together.
+    Together(RwLock<Vec<RecordBatch>>),
+    /// Each is replaced by one of the same key.
+    ByKey(Key, RwLock<Keyed>),
 }
 
 impl ReplaceTable {
     /// An empty table. Rows replace those of the same key, or all where there is no key.
     pub fn new(name: impl Into<String>, schema: SchemaRef, key: Option<Vec<usize>>) -> Self {
+        let kept = match key {
+            Some(columns) => Kept::ByKey(Key::new(columns), RwLock::default()),
+            None => Kept::Together(RwLock::default()),
+        };
         Self {
             name: name.into(),
             schema,
-            key,
             doubtful: None,
-            rows: RwLock::default(),
+            kept,
         }
     }
 
@@ -47,15 +62,14 @@ impl ReplaceTable {
     /// # Errors
     /// - rows of another schema
     pub fn replace(&self, rows: Vec<RecordBatch>) -> Result<()> {
-        let rows = rows
-            .into_iter()
-            .map(|batch| conform(&batch, &self.schema))
-            .collect::<Result<Vec<_>>>()?;
-        let mut kept = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        *kept = match &self.key {
-            Some(key) => upsert(&kept, rows, key)?,
-            None => rows,
-        };
+        let rows = self.conformed(&rows)?;
+        match &self.kept {
+            Kept::Together(kept) => *written(kept) = rows,
+            Kept::ByKey(key, kept) => {
+                let rows = Ready::of(&self.schema, &rows, key)?;
+                written(kept).add(&self.schema, rows)?;
+            }
+        }
         Ok(())
     }
 
@@ -71,24 +85,22 @@ impl ReplaceTable {
     /// # Errors
     /// - a group where the doubtful key is null was emitted beside one that leaves it out
     pub fn check(&self, rows: &[RecordBatch]) -> Result<()> {
-        let (Some(doubtful), Some(key), Some(first)) = (&self.doubtful, &self.key, rows.first())
-        else {
+        let (Some(doubtful), Kept::ByKey(key, _)) = (&self.doubtful, &self.kept) else {
             return Ok(());
         };
-        let (columns, converter) = (key_columns(key), key_converter(first, key)?);
-        let mut keys: HashSet<OwnedRow> = HashSet::new();
-        for batch in rows {
-            let found = converter.convert_columns(&columns(batch))?;
-            if !found.iter().all(|row| keys.insert(row.owned())) {
-                return Err(ambiguous(doubtful));
-            }
+        let keys = rows.iter().map(|batch| key.of(batch));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let mut seen: HashSet<&[u8]> = HashSet::new();
+        let mut all = keys.iter().flat_map(|keys| keys.iter());
+        match all.all(|key| seen.insert(key)) {
+            true => Ok(()),
+            false => Err(ambiguous(doubtful)),
         }
-        Ok(())
     }
 
     /// Whether rows are replaced by a key, and not all together.
     pub fn has_key(&self) -> bool {
-        self.key.is_some()
+        matches!(self.kept, Kept::ByKey(..))
     }
 
     /// All rows as they would be with those of another epoch.
@@ -96,11 +108,15 @@ impl ReplaceTable {
     /// # Errors
     /// - rows of another schema
     pub fn replaced(&self, rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-        let kept = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        match &self.key {
-            Some(key) => upsert(&kept, rows, key),
-            None => Ok(rows),
-        }
+        let Kept::ByKey(key, kept) = &self.kept else {
+            return Ok(rows);
+        };
+        let keys = rows.iter().map(|batch| key.of(batch));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let others = read(kept).without(&keys);
+        let mut all = others.batches()?;
+        all.extend(rows);
+        Ok(all)
     }
 
     /// All rows as they would be with others written over those of the same key, and some gone.
@@ -120,26 +136,60 @@ impl ReplaceTable {
         stay.collect()
     }
 
-    /// Takes the rows of many epochs, oldest first: of a key the last row counts.
+    /// Takes the rows of many epochs, oldest first, in the place of all: of a key the last row counts.
     ///
     /// # Errors
     /// - rows of another schema
     pub fn restore(&self, rows: &[RecordBatch]) -> Result<()> {
-        let rows = rows.iter().map(|batch| conform(batch, &self.schema));
-        let rows = rows.collect::<Result<Vec<_>>>()?;
-        let rows = match &self.key {
-            Some(key) => last_of_keys(&rows, key)?,
-            None => rows,
-        };
-        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = rows;
+        let rows = self.conformed(rows)?;
+        match &self.kept {
+            Kept::Together(kept) => *written(kept) = rows,
+            Kept::ByKey(key, kept) => {
+                let mut restored = Keyed::default();
+                for batch in rows {
+                    let rows = Ready::of(&self.schema, &[batch], key)?;
+                    restored.add(&self.schema, rows)?;
+                }
+                *written(kept) = restored;
+            }
+        }
         Ok(())
     }
 
     /// Number of rows.
     pub fn rows(&self) -> u64 {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        rows.iter().map(|batch| batch.num_rows() as u64).sum()
+        match &self.kept {
+            Kept::Together(kept) => {
+                let rows = read(kept);
+                rows.iter().map(|batch| batch.num_rows() as u64).sum()
+            }
+            Kept::ByKey(_, kept) => read(kept).rows() as u64,
+        }
     }
+
+    /// All rows: those of an epoch, or none of them.
+    fn all(&self) -> Result<Vec<RecordBatch>> {
+        match &self.kept {
+            Kept::Together(kept) => Ok(read(kept).clone()),
+            Kept::ByKey(_, kept) => {
+                let rows = read(kept).snapshot();
+                rows.batches()
+            }
+        }
+    }
+
+    fn conformed(&self, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+        let rows = rows.iter().map(|batch| conform(batch, &self.schema));
+        rows.collect()
+    }
+}
+
+fn read<T>(kept: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    kept.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn written<T>(kept: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    kept.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The error of two groups that look alike.
@@ -151,84 +201,6 @@ fn ambiguous(key: &str) -> DataFusionError {
     )
     .hint(format!("group by a key that is never null: coalesce({key}, …)"))
     .into()
-}
-
-/// Old rows whose key is not among the new ones, and the new rows.
-fn upsert(old: &[RecordBatch], new: Vec<RecordBatch>, key: &[usize]) -> Result<Vec<RecordBatch>> {
-    let Some(first) = new.first() else {
-        return Ok(old.to_vec());
-    };
-    if key.is_empty() {
-        // There is one group, and so one row.
-        return Ok(new);
-    }
-    let (columns, converter) = (key_columns(key), key_converter(first, key)?);
-    let mut keys: HashSet<OwnedRow> = HashSet::new();
-    for batch in &new {
-        keys.extend(
-            converter
-                .convert_columns(&columns(batch))?
-                .iter()
-                .map(|row| row.owned()),
-        );
-    }
-    let mut all = Vec::with_capacity(old.len() + new.len());
-    for batch in old {
-        let rows = converter.convert_columns(&columns(batch))?;
-        let stays: BooleanArray = rows
-            .iter()
-            .map(|row| Some(!keys.contains(&row.owned())))
-            .collect();
-        let rest = filter_record_batch(batch, &stays)?;
-        if rest.num_rows() > 0 {
-            all.push(rest);
-        }
-    }
-    all.extend(new);
-    Ok(all)
-}
-
-/// The columns of a batch's key.
-fn key_columns(key: &[usize]) -> impl Fn(&RecordBatch) -> Vec<ArrayRef> {
-    |batch| key.iter().map(|at| Arc::clone(batch.column(*at))).collect()
-}
-
-/// What makes keys of rows comparable.
-fn key_converter(batch: &RecordBatch, key: &[usize]) -> Result<RowConverter> {
-    let columns = key_columns(key)(batch);
-    let fields = columns
-        .iter()
-        .map(|column| SortField::new(column.data_type().clone()));
-    Ok(RowConverter::new(fields.collect())?)
-}
-
-/// Of each key the last row.
-fn last_of_keys(rows: &[RecordBatch], key: &[usize]) -> Result<Vec<RecordBatch>> {
-    let Some(first) = rows.first() else {
-        return Ok(Vec::new());
-    };
-    if key.is_empty() {
-        let last = rows.last().filter(|batch| batch.num_rows() > 0);
-        return Ok(last
-            .map(|batch| batch.slice(batch.num_rows() - 1, 1))
-            .into_iter()
-            .collect());
-    }
-    let (columns, converter) = (key_columns(key), key_converter(first, key)?);
-    let mut seen: HashSet<OwnedRow> = HashSet::new();
-    let mut last = Vec::new();
-    for batch in rows.iter().rev() {
-        let keys = converter.convert_columns(&columns(batch))?;
-        let mut stays: Vec<bool> = (0..batch.num_rows())
-            .rev()
-            .map(|row| seen.insert(keys.row(row).owned()))
-            .collect();
-        stays.reverse();
-        last.push(filter_record_batch(batch, &BooleanArray::from(stays))?);
-    }
-    last.reverse();
-    last.retain(|batch| batch.num_rows() > 0);
-    Ok(last)
 }
 
 #[async_trait]
@@ -248,13 +220,8 @@ impl TableProvider for ReplaceTable {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rows = self
-            .rows
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
         Ok(MemorySourceConfig::try_new_exec(
-            &[rows],
+            &[self.all()?],
             self.schema(),
             projection.cloned(),
         )?)
@@ -277,3 +244,6 @@ impl TableProvider for ReplaceTable {
         .into())
     }
 }
+
+#[cfg(test)]
+mod tests;
