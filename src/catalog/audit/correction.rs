@@ -15,6 +15,7 @@ use super::counts::groups_of;
 use super::groups::{Groups, Keys, Same};
 use super::plans::aggregate_of;
 use super::sessions::Sessions;
+use super::shape::taken;
 use super::snapshot::Snapshot;
 use crate::catalog::streaming_table::StreamingTable;
 use crate::catalog::unbounded::UnboundedTables;
@@ -39,10 +40,16 @@ pub(crate) struct Correction {
 }
 
 /// The columns of `correct()`: what is to be done, then the result's.
-pub(super) fn correct_schema(result: &SchemaRef) -> SchemaRef {
+///
+/// # Errors
+/// - `AUDIT_UNSUPPORTED`: the result has a column of that name
+pub(super) fn correct_schema(result: &SchemaRef) -> Result<SchemaRef> {
+    if result.fields().find(ACTION).is_some() {
+        return Err(taken("correct", ACTION).into());
+    }
     let action = Arc::new(Field::new(ACTION, DataType::Utf8, false));
     let fields = std::iter::once(action).chain(result.fields().iter().cloned());
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
 impl Correction {
@@ -107,9 +114,9 @@ impl Correction {
     /// The rows, each with what is to be done with it: those that go first.
     ///
     /// # Errors
-    /// - none of its own
+    /// - a column of the result has the name of the one that says what is to be done
     pub(crate) fn to_rows(&self) -> Result<RecordBatch> {
-        let schema = correct_schema(&self.upserts.schema());
+        let schema = correct_schema(&self.upserts.schema())?;
         let with = |action: &str, rows: &RecordBatch| {
             let actions = StringArray::from(vec![action; rows.num_rows()]);
             let actions = std::iter::once(Arc::new(actions) as ArrayRef);

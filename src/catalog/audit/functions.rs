@@ -51,7 +51,7 @@ impl TableFunctionImpl for AuditFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let table = named(&self.0, &args, "audit")?;
         let definition = table.definition();
-        let schema = audit_schema(&definition.schema, &definition.shape.clone()?);
+        let schema = audit_schema(&definition.schema, &definition.shape.clone()?)?;
         Ok(Answer::table(What::Audit, table, &self.1, schema))
     }
 }
@@ -60,7 +60,7 @@ impl TableFunctionImpl for CorrectFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let table = named(&self.0, &args, "correct")?;
         table.definition().shape.clone()?;
-        let schema = correct_schema(&table.definition().schema);
+        let schema = correct_schema(&table.definition().schema)?;
         Ok(Answer::table(What::Correction, table, &self.1, schema))
     }
 }

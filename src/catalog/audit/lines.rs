@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, new_null_array};
 use datafusion::arrow::compute::concat;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::row::OwnedRow;
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::TaskContext;
@@ -16,7 +16,7 @@ use super::figures::{Figures, Published, check_open};
 use super::groups::{Groups, Keys, Same};
 use super::late::LateRows;
 use super::sessions::Sessions;
-use super::shape::Shape;
+use super::shape::{Shape, taken};
 use super::snapshot::Snapshot;
 
 /// Columns of an audit behind the grouping columns, and what is in them.
@@ -36,13 +36,22 @@ const COLUMNS: [Column; 11] = [
 ];
 
 /// The columns of an audit: those of the result that hold grouping values, then the figures.
-pub(super) fn audit_schema(result: &SchemaRef, shape: &Shape) -> SchemaRef {
+///
+/// # Errors
+/// - `AUDIT_UNSUPPORTED`: a grouping value has the name of a figure
+pub(super) fn audit_schema(result: &SchemaRef, shape: &Shape) -> Result<SchemaRef> {
     let named = shape
         .key
         .iter()
         .filter_map(|at| result.fields().get(*at).cloned());
+    let named: Vec<FieldRef> = named.collect();
+    let is_figure = |name: &str| COLUMNS.iter().any(|(figure, _)| *figure == name);
+    if let Some(field) = named.iter().find(|field| is_figure(field.name())) {
+        return Err(taken("audit", field.name()).into());
+    }
     let figures = COLUMNS.map(|(name, _)| Arc::new(Field::new(name, DataType::Int64, false)));
-    Arc::new(Schema::new(named.chain(figures).collect::<Vec<_>>()))
+    let fields = named.into_iter().chain(figures);
+    Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
 /// Runs an audit.

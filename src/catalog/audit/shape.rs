@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Volatility};
 
 use crate::error::Refusal;
 use crate::logical::{
@@ -94,6 +94,12 @@ pub(crate) fn shape_of(
     }
     let (aggregate, held, having) = trace(plan).ok_or_else(unsupported)?;
     below(&aggregate.input)?;
+    let mut choosing = grouping(aggregate)
+        .into_iter()
+        .chain(having.iter().copied());
+    if let Some(function) = choosing.find_map(changing) {
+        return Err(not_fixed(&function));
+    }
     if aggregate.left_out.is_some() {
         return Err(refused("its groups are of several grouping sets"));
     }
@@ -111,7 +117,7 @@ pub(crate) fn shape_of(
             return Err(refused("sessions are compared by their bounds and counts")
                 .hint("select session_window.start, session_window.end and count(*) as well"));
         }
-        if having {
+        if !having.is_empty() {
             return Err(refused("HAVING leaves out sessions")
                 .hint("leave HAVING out, and filter when you read"));
         }
@@ -136,6 +142,26 @@ pub(crate) fn shape_of(
     })
 }
 
+/// The refusal of a query that chooses or groups other rows each time that it runs.
+fn not_fixed(function: &str) -> Refusal {
+    refused(&format!(
+        "{function}() gives another value for the same row each time, and other rows are counted"
+    ))
+    .hint(format!(
+        "leave {function}() out, or keep its value in the rows: INSERT INTO t SELECT …, {function}()"
+    ))
+}
+
+/// The refusal of a column of a result that has the name of one of the columns of a function over it.
+pub(super) fn taken(function: &str, column: &str) -> Refusal {
+    Refusal::new(
+        "AUDIT_UNSUPPORTED",
+        "0A000",
+        format!("{function}() has a column {column} of its own, and the result of this streaming table has one too."),
+    )
+    .hint(format!("name it otherwise: {column} AS …"))
+}
+
 /// The refusal of a query that cannot be audited.
 fn refused(reason: &str) -> Refusal {
     Refusal::new(
@@ -152,8 +178,8 @@ fn is_of_groups(held: Held) -> bool {
     )
 }
 
-/// The aggregate under a plan, what the plan's columns hold of it, and whether a filter is between.
-fn trace(plan: &LogicalPlan) -> Option<(&StreamAggregate, Vec<Held>, bool)> {
+/// The aggregate under a plan, what the plan's columns hold of it, and the filters between.
+fn trace(plan: &LogicalPlan) -> Option<(&StreamAggregate, Vec<Held>, Vec<&Expr>)> {
     match plan {
         LogicalPlan::Extension(extension) => {
             let node = extension.node.as_any();
@@ -166,7 +192,7 @@ fn trace(plan: &LogicalPlan) -> Option<(&StreamAggregate, Vec<Held>, bool)> {
             let aggregates = aggregate.aggregates.iter();
             let aggregates = aggregates.map(|expr| aggregated(expr, schema));
             let held = (0..groups).map(Held::Group).chain(aggregates).collect();
-            Some((aggregate, held, false))
+            Some((aggregate, held, Vec::new()))
         }
         LogicalPlan::Projection(projection) => {
             let (aggregate, input, having) = trace(&projection.input)?;
@@ -176,8 +202,9 @@ fn trace(plan: &LogicalPlan) -> Option<(&StreamAggregate, Vec<Held>, bool)> {
             Some((aggregate, held, having))
         }
         LogicalPlan::Filter(filter) => {
-            let (aggregate, held, _) = trace(&filter.input)?;
-            Some((aggregate, held, true))
+            let (aggregate, held, mut having) = trace(&filter.input)?;
+            having.push(&filter.predicate);
+            Some((aggregate, held, having))
         }
         LogicalPlan::SubqueryAlias(alias) => trace(&alias.input),
         _ => None,
@@ -274,9 +301,39 @@ fn closing(time: Option<&GroupTime>, input: &LogicalPlan) -> std::result::Result
     })
 }
 
+/// What rows are grouped by.
+fn grouping(aggregate: &StreamAggregate) -> Vec<&Expr> {
+    let mut grouping: Vec<&Expr> = aggregate.keys.iter().collect();
+    if let Some(time) = &aggregate.time {
+        grouping.push(&time.expr);
+        if let TimeValue::Session(_, gap) = &time.value {
+            grouping.push(gap);
+        }
+    }
+    grouping
+}
+
+/// The name of a function in an expression that may give another value for the same row when it is asked again.
+fn changing(expr: &Expr) -> Option<String> {
+    let mut found = None;
+    let walked = expr.apply(|part| {
+        Ok(match part {
+            Expr::ScalarFunction(call)
+                if call.func.signature().volatility != Volatility::Immutable =>
+            {
+                found = Some(call.name().to_owned());
+                TreeNodeRecursion::Stop
+            }
+            _ => TreeNodeRecursion::Continue,
+        })
+    });
+    walked.ok()?;
+    found
+}
+
 /// Refuses what may not be below the aggregate: there, a row in is a row out, whatever else arrives.
 fn below(plan: &LogicalPlan) -> std::result::Result<(), Refusal> {
-    let (mut streams, mut clauses, mut other) = (0, 0, None);
+    let (mut streams, mut clauses, mut other, mut function) = (0, 0, None, None);
     let walked = plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::TableScan(_) => streams += usize::from(is_stream_scan(node)),
@@ -292,12 +349,16 @@ fn below(plan: &LogicalPlan) -> std::result::Result<(), Refusal> {
             }
             _ => {}
         }
-        Ok(TreeNodeRecursion::Continue)
+        node.apply_expressions(|expr| {
+            function = function.take().or_else(|| changing(expr));
+            Ok(TreeNodeRecursion::Continue)
+        })
     });
     walked.map_err(|error| refused(&error.strip_backtrace()))?;
-    match other {
-        Some(other) => Err(refused(other)),
-        None if streams != 1 || clauses > 1 => Err(refused("it reads several streams")),
-        None => Ok(()),
+    match (other, function) {
+        (Some(other), _) => Err(refused(other)),
+        (None, Some(function)) => Err(not_fixed(&function)),
+        (None, None) if streams != 1 || clauses > 1 => Err(refused("it reads several streams")),
+        (None, None) => Ok(()),
     }
 }
