@@ -118,8 +118,11 @@ fn number(id: Option<usize>) -> Result<usize> {
     })
 }
 
-/// Event times of which a bin has a value, in ticks.
-fn safe(bin: &Bin) -> Result<(i64, i64)> {
+/// Event times of which a bin has a value, in ticks, both ends included.
+///
+/// # Errors
+/// - none: the event time of a bin is a timestamp
+pub(crate) fn safe(bin: &Bin) -> Result<(i64, i64)> {
     match &bin.event_type {
         DataType::Timestamp(unit, _) => Ok(safe_ticks(unit_of(unit), bin.below, bin.above)),
         other => Err(internal_datafusion_err!(

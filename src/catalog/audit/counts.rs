@@ -40,12 +40,17 @@ impl Counts {
         };
         let mut late = [const { None }; 5];
         if let Some(rows) = &snapshot.late {
-            let [corrected, of_guard] = &rows.corrected;
+            let [corrected, of_guard] = rows.corrected.each_ref().map(Vec::as_slice);
             let seen = snapshot.corrected.and_then(|seen| seen.watermark);
+            // A session says by itself whether it holds them: there they are counted once.
+            let kept_open: &[RecordBatch] = match snapshot.shape.is_session() {
+                true => &[],
+                false => of_guard,
+            };
             let all = [
-                (&rows.late, Windows::Missed),
-                (&rows.guarded, Windows::OpenBy(None)),
-                (of_guard, Windows::OpenBy(seen)),
+                (rows.late.as_slice(), Windows::Missed),
+                (rows.guarded.as_slice(), Windows::OpenBy(None)),
+                (kept_open, Windows::OpenBy(seen)),
                 (corrected, Windows::Missed),
                 (of_guard, Windows::ClosedBy(seen)),
             ];

@@ -13,14 +13,18 @@ use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, internal_datafusion_err};
 
 use super::plans::{CLOSED, ROWS};
+use super::sizes::size_name;
 use crate::source::conform;
 
-/// How far two sums of the same floating-point numbers may be apart, as a part of them.
+/// How far two sums of the same floating-point numbers may be apart, as a part of what is summed.
 const TOLERANCE: f64 = 1e-9;
 
-/// A result's columns, with the number of rows of each group and whether it is closed.
+/// A result's columns, with the size of the numbers that each is made of, the number of rows of each group and whether
+/// it is closed.
 pub(super) fn counted_schema(result: &SchemaRef) -> SchemaRef {
     let mut fields = result.fields().to_vec();
+    let sizes = (0..fields.len()).map(size_name);
+    fields.extend(sizes.map(|name| Arc::new(Field::new(name, DataType::Float64, true))));
     fields.push(Arc::new(Field::new(ROWS, DataType::Int64, true)));
     fields.push(Arc::new(Field::new(CLOSED, DataType::Boolean, true)));
     Arc::new(Schema::new(fields))
@@ -30,6 +34,7 @@ pub(super) fn counted_schema(result: &SchemaRef) -> SchemaRef {
 #[derive(Debug)]
 pub(super) struct Keys {
     columns: Vec<usize>,
+    types: Vec<DataType>,
     converter: RowConverter,
 }
 
@@ -39,19 +44,27 @@ impl Keys {
     /// # Errors
     /// - values that cannot be compared
     pub(super) fn new(schema: &SchemaRef, columns: &[usize]) -> Result<Self> {
-        let fields = columns.iter().map(|at| {
+        let types = columns.iter().map(|at| {
             let field = schema.fields().get(*at);
             let field = field.ok_or_else(|| internal_datafusion_err!("no column {at}"))?;
-            Ok(SortField::new(field.data_type().clone()))
+            Ok(field.data_type().clone())
         });
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let fields = types.iter().cloned().map(SortField::new);
         Ok(Self {
             columns: columns.to_vec(),
-            converter: RowConverter::new(fields.collect::<Result<_>>()?)?,
+            converter: RowConverter::new(fields.collect())?,
+            types,
         })
     }
 
     /// The grouping values of each row.
     pub(super) fn of(&self, rows: &RecordBatch) -> Result<Vec<OwnedRow>> {
+        if self.columns.is_empty() {
+            // All rows are of one group; the converter counts rows by their columns.
+            let parser = self.converter.parser();
+            return Ok(vec![parser.parse(&[]).owned(); rows.num_rows()]);
+        }
         let columns = self.columns.iter();
         let columns: Vec<ArrayRef> = columns.map(|at| Arc::clone(rows.column(*at))).collect();
         let keys = self.converter.convert_columns(&columns)?;
@@ -63,7 +76,12 @@ impl Keys {
         &self,
         keys: impl Iterator<Item = &'a OwnedRow>,
     ) -> Result<Vec<ArrayRef>> {
-        Ok(self.converter.convert_rows(keys.map(OwnedRow::row))?)
+        let columns = self.converter.convert_rows(keys.map(OwnedRow::row))?;
+        // What was a dictionary comes back as its values.
+        let columns = columns.iter().zip(&self.types);
+        columns
+            .map(|(column, wanted)| Ok(cast(column, wanted)?))
+            .collect()
     }
 }
 
@@ -127,14 +145,16 @@ pub(super) struct Same {
 }
 
 impl Same {
-    /// Of rows with the same columns.
+    /// Of rows of a result and rows that were counted.
     ///
     /// # Errors
     /// - values that cannot be compared
-    pub(super) fn new(one: &RecordBatch, other: &RecordBatch, columns: &[usize]) -> Result<Self> {
-        let columns = columns
-            .iter()
-            .map(|at| same(one.column(*at), other.column(*at)));
+    pub(super) fn new(one: &RecordBatch, counted: &RecordBatch, columns: &[usize]) -> Result<Self> {
+        let width = one.num_columns();
+        let columns = columns.iter().map(|at| {
+            let size = counted.columns().get(width + at);
+            same(one.column(*at), counted.column(*at), size)
+        });
         Ok(Self {
             columns: columns.collect::<Result<_>>()?,
         })
@@ -146,35 +166,39 @@ impl Same {
     }
 }
 
-/// Compares values of two columns of one type.
+/// Compares values of two columns of one type; those of the other may have sizes.
 fn same(
     one: &ArrayRef,
     other: &ArrayRef,
+    size: Option<&ArrayRef>,
 ) -> Result<Box<dyn Fn(usize, usize) -> bool + Send + Sync>> {
     if one.data_type().is_floating() {
         let [one, other] = [one, other].map(|column| cast(column, &DataType::Float64));
-        let (one, other) = (one?, other?);
+        let (one, other, size) = (one?, other?, size.cloned());
         return Ok(Box::new(move |a, b| {
             let value = |column: &ArrayRef, at| {
                 let column = column.as_primitive::<Float64Type>();
                 column.is_valid(at).then(|| column.value(at))
             };
-            alike(value(&one, a), value(&other, b))
+            let size = size.as_ref().and_then(|size| value(size, b));
+            alike(value(&one, a), value(&other, b), size.unwrap_or_default())
         }));
     }
     let compare = make_comparator(one.as_ref(), other.as_ref(), SortOptions::default())?;
     Ok(Box::new(move |a, b| compare(a, b) == Ordering::Equal))
 }
 
-/// Whether two numbers are the same, up to the last bits of a sum.
-fn alike(one: Option<f64>, other: Option<f64>) -> bool {
+/// Whether two numbers are the same, up to the last bits of a sum of numbers of this size: it may be far less than they
+/// are.
+fn alike(one: Option<f64>, other: Option<f64>, size: f64) -> bool {
+    let size = if size.is_finite() { size } else { 0.0 };
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => {
             one == other
                 || one.is_nan() && other.is_nan()
                 || (one - other).is_finite()
-                    && (one - other).abs() <= TOLERANCE * one.abs().max(other.abs())
+                    && (one - other).abs() <= TOLERANCE * one.abs().max(other.abs()).max(size)
         }
         _ => false,
     }
@@ -182,16 +206,48 @@ fn alike(one: Option<f64>, other: Option<f64>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::array::StringArray;
+
     use super::*;
 
     #[test]
     fn sums_of_the_same_numbers_are_alike_and_others_are_not() {
-        assert!(alike(Some(0.1 + 0.2), Some(0.3)));
-        assert!(alike(Some(f64::NAN), Some(f64::NAN)));
-        assert!(alike(Some(f64::INFINITY), Some(f64::INFINITY)));
-        assert!(alike(None, None));
-        assert!(!alike(None, Some(0.0)));
-        assert!(!alike(Some(1.0), Some(1.000_001)));
-        assert!(!alike(Some(f64::INFINITY), Some(1.0)));
+        assert!(alike(Some(0.1 + 0.2), Some(0.3), 0.0));
+        assert!(alike(Some(f64::NAN), Some(f64::NAN), 0.0));
+        assert!(alike(Some(f64::INFINITY), Some(f64::INFINITY), 0.0));
+        assert!(alike(None, None, 0.0));
+        assert!(!alike(None, Some(0.0), 1.0));
+        assert!(!alike(Some(1.0), Some(1.000_001), 1.0));
+        assert!(!alike(Some(f64::INFINITY), Some(1.0), f64::INFINITY));
+    }
+
+    #[test]
+    fn sums_that_cancel_are_alike_by_what_is_summed() {
+        assert!(alike(Some(0.0), Some(8.3e-17), 1.2));
+        assert!(!alike(Some(0.0), Some(8.3e-17), 1e-9));
+        assert!(!alike(Some(0.0), Some(1.0), f64::INFINITY));
+    }
+
+    #[test]
+    fn without_key_columns_all_rows_are_of_one_group() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let rows = RecordBatch::try_from_iter([("v", column)]).unwrap();
+        let keys = Keys::new(&rows.schema(), &[]).unwrap();
+        let found = keys.of(&rows).unwrap();
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().all(|key| *key == found[0]));
+        assert!(keys.columns(found.iter()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn keys_come_back_as_what_they_were() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None]));
+        let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let rows = RecordBatch::try_from_iter([("k", cast(&texts, &kind).unwrap())]).unwrap();
+        let keys = Keys::new(&rows.schema(), &[0]).unwrap();
+        let found = keys.of(&rows).unwrap();
+        let columns = keys.columns(found.iter()).unwrap();
+        assert_eq!(columns[0].data_type(), &kind);
+        assert_eq!(&cast(&columns[0], &DataType::Utf8).unwrap(), &texts);
     }
 }

@@ -14,8 +14,9 @@
 //!
 //! A recount is the query without the word STREAM over what the sources hold now, all of it (`plans.rs`). An audit
 //! looks between two epochs (`snapshot.rs`), counts the rows of each group by the same text over each kind of row (`counts.rs`),
-//! and checks every published value (`lines.rs`): a row of a closed window must be what the query makes of the rows that
-//! were read, without those that were late for it (`rest.rs`). What no kind of row explains is unexplained
+//! and checks every published value (`lines.rs`), a floating-point one by the size of what it sums (`sizes.rs`): a row of
+//! a closed window must be what the query makes of the rows that were read, without those that were late for it
+//! (`rest.rs`). What no kind of row explains is unexplained
 //! (`figures.rs`), and there must be none. A correction is what would have to be written over the result so that it is
 //! the recount, of the windows that have closed (`correction.rs`).
 //!
@@ -35,6 +36,7 @@ mod plans;
 mod rest;
 mod sessions;
 mod shape;
+mod sizes;
 mod snapshot;
 
 pub(crate) use correction::Correction;

@@ -22,8 +22,9 @@ use datafusion::logical_expr::{
     lit,
 };
 
-use super::closing::{is_closed, literal};
+use super::closing::{is_closed, literal, timed};
 use super::shape::Shape;
+use super::sizes::{is_size, size_name, sizes, sizes_of};
 use crate::logical::{Watermark, stream_scan};
 use crate::time::Instant;
 
@@ -204,8 +205,8 @@ fn used(aggregate: &Aggregate) -> Result<Vec<Column>> {
         .collect())
 }
 
-/// The query over this input of its aggregate, with the number of rows of each group and whether the watermark has
-/// closed it in two columns more. HAVING is left out if it is to be.
+/// The query over this input of its aggregate, without the rows that have no group. Behind its columns come the size of
+/// each, the number of rows of each group and whether the watermark has closed it. HAVING is left out if it is to be.
 ///
 /// # Errors
 /// - none of its own
@@ -218,8 +219,12 @@ pub(super) fn counted(
 ) -> Result<LogicalPlan> {
     let aggregate = aggregate_of(query)?;
     let counting = aggregate.aggr_expr.iter().cloned();
-    let counting = counting.chain([count(lit(1_i64)).alias(ROWS)]).collect();
+    let counting = counting
+        .chain(sizes(aggregate))
+        .chain([count(lit(1_i64)).alias(ROWS)])
+        .collect();
     let groups = aggregate.group_expr.clone();
+    let input = timed(input, aggregate, shape)?;
     let base = Aggregate::try_new(Arc::new(input), groups, counting)?;
     let base = LogicalPlan::Aggregate(base);
     let closed = match (shape.time, watermark) {
@@ -236,19 +241,24 @@ pub(super) fn counted(
     let columns: Vec<Expr> = columns.chain([closed.alias(CLOSED)]).collect();
     let base = LogicalPlanBuilder::from(base).project(columns)?.build()?;
     let risen = rise(query, base, having)?;
-    // The two columns come last, whatever the query selects.
+    // What is carried comes last, whatever the query selects.
+    let schema = risen.schema();
     let extra = [ROWS, CLOSED]
         .iter()
-        .filter_map(|name| column(risen.schema(), name));
-    let own = risen
-        .schema()
-        .iter()
-        .filter(|(_, field)| ![ROWS, CLOSED].contains(&field.name().as_str()));
-    let columns: Vec<Expr> = own
-        .map(|field| Expr::Column(Column::from(field)))
-        .chain(extra)
-        .collect();
+        .filter_map(|name| column(schema, name));
+    let own = schema.iter().filter(|(_, field)| !is_carried(field.name()));
+    let own: Vec<Expr> = own.map(|field| Expr::Column(Column::from(field))).collect();
+    let sizes = (0..own.len()).map(|at| {
+        let size = column(schema, &size_name(at)).unwrap_or_else(|| lit(0.0));
+        size.alias(size_name(at))
+    });
+    let columns: Vec<Expr> = own.into_iter().chain(sizes).chain(extra).collect();
     LogicalPlanBuilder::from(risen).project(columns)?.build()
+}
+
+/// Whether a column is carried through a plan, behind those of the query.
+fn is_carried(name: &str) -> bool {
+    name == ROWS || name == CLOSED || is_size(name)
 }
 
 /// The upper part of a query over another aggregate.
@@ -259,7 +269,9 @@ fn rise(query: &LogicalPlan, base: LogicalPlan, having: bool) -> Result<LogicalP
             let carried = [ROWS, CLOSED]
                 .iter()
                 .filter_map(|name| column(input.schema(), name));
-            let columns = projection.expr.iter().cloned().chain(carried).collect();
+            let sizes = sizes_of(projection, input.schema());
+            let own = projection.expr.iter().cloned();
+            let columns = own.chain(sizes).chain(carried).collect();
             let projection = Projection::try_new(columns, Arc::new(input))?;
             Ok(LogicalPlan::Projection(projection))
         }
