@@ -219,6 +219,42 @@ async fn a_directory_has_each_row_once_and_full_writes_it_anew() {
 }
 
 #[tokio::test]
+async fn an_audit_finds_the_columns_of_a_directory_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let ctx = open(&dir.path().join("db")).await;
+    run(&ctx, "CREATE TABLE t (ts TIMESTAMP, p BIGINT, k VARCHAR)").await;
+    let create = format!(
+        "CREATE STREAMING TABLE q WITH (late_rows = 'l') STORED AS PARQUET LOCATION '{}/' PARTITIONED BY (p, k) AS
+        SELECT window.start, p, k, count(*) AS n FROM STREAM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE
+        GROUP BY window(ts, '1 hour'), p, k",
+        dir.path().join("out").display()
+    );
+    run(&ctx, &create).await;
+    run(
+        &ctx,
+        "INSERT INTO t VALUES ('2026-03-02 10:00:00', 7, 'a'), ('2026-03-02 10:01:00', 7, 'a'),
+        ('2026-03-02 10:00:00', 8, NULL), ('2026-03-02 15:00:00', 9, 'b')",
+    )
+    .await;
+    ctx.refresh("q").await.unwrap();
+    let audit =
+        "SELECT p, k, emitted, recount, late_rows, open_rows, unexplained FROM audit('q')";
+    let open = "9 b 0 1 0 1 0";
+    let read = ["7 a 2 2 0 0 0", "8 NULL 1 1 0 0 0", open];
+    assert_eq!(run(&ctx, audit).await, read);
+    let correct = "SELECT * FROM correct('q')";
+    assert!(run(&ctx, correct).await.is_empty());
+    run(&ctx, "INSERT INTO t VALUES ('2026-03-02 10:30:00', 7, 'a')").await;
+    ctx.refresh("q").await.unwrap();
+    let read = ["7 a 2 3 1 0 0", "8 NULL 1 1 0 0 0", open];
+    assert_eq!(run(&ctx, audit).await, read);
+    assert_eq!(
+        run(&ctx, correct).await,
+        ["upsert 2026-03-02T10:00:00 7 a 3"]
+    );
+}
+
+#[tokio::test]
 async fn what_could_not_be_opened_is_not_taken_by_another_statement() {
     let dir = tempfile::tempdir().unwrap();
     let sink = Arc::new(Memory::default());

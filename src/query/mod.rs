@@ -33,5 +33,6 @@ pub use progress::{ClauseProgress, EpochProgress, Live, OperatorProgress, Phases
 pub use run::LiveSender;
 pub use saved::{SourceAt, SourceStanding};
 pub use show::{read_instant, show_instant};
+pub(crate) use sources::reads;
 pub use sources::{home, short};
 pub use trigger::{Orders, QueryStatus, Trigger};

@@ -15,7 +15,9 @@ use super::saved::changed;
 use crate::config::{InitialOrder, TidegateOptions};
 use crate::error::Refusal;
 use crate::physical::StreamScanExec;
-use crate::source::{Cursor, EventTime, Limits, ReadEnv, Taken, can_be_ordered, cannot_be_ordered};
+use crate::source::{
+    Cursor, EventTime, Limits, ReadEnv, Reads, Taken, can_be_ordered, cannot_be_ordered,
+};
 
 /// One source as the plan reads it.
 pub(super) struct SourceUse {
@@ -93,6 +95,37 @@ pub(super) fn open_cursors(
         }
     }
     Ok(uses)
+}
+
+/// What a plan reads of each of its sources.
+///
+/// # Errors
+/// - a stream's option cannot be what it is
+pub(crate) fn reads(
+    plan: &Arc<dyn ExecutionPlan>,
+    settings: &TidegateOptions,
+) -> Result<Vec<Reads>> {
+    let mut scans = Vec::new();
+    collect_scans(plan, &mut scans);
+    let mut all: Vec<Reads> = Vec::new();
+    for plan in &scans {
+        let Some(scan) = plan.downcast_ref::<StreamScanExec>() else {
+            continue;
+        };
+        let limits = limits(settings, scan)?;
+        let by = limits.epoch_by.as_ref();
+        let by = by.and_then(|by| scan.provider().schema().index_of(by).ok());
+        let columns = scan.columns().iter().copied().chain(by);
+        match all.iter_mut().find(|one| one.source == scan.source_name()) {
+            Some(known) => known.columns.extend(columns),
+            None => all.push(Reads {
+                source: scan.source_name().to_owned(),
+                columns: columns.collect(),
+                on_bad_record: limits.on_bad_record,
+            }),
+        }
+    }
+    Ok(all)
 }
 
 /// The event time by which a source's first rows may be ordered.

@@ -25,7 +25,7 @@ use object_store::path::PathPart;
 use super::FileFormat;
 
 /// The value of a folder for rows where the partition column is null: Hive's word for it.
-pub(super) const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(crate) const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// The rows of one partition: its folder, and the rows without the partition columns.
 pub(super) type Partition = (String, Vec<RecordBatch>);

@@ -32,6 +32,7 @@ pub(crate) use conform::conform;
 pub(crate) use cursor::no_epoch_column;
 pub use cursor::{Cursor, Feed, Limits, Taken};
 pub use done::DoneFiles;
+pub(crate) use files::{HeldFiles, has_lines};
 pub use initial::{EventTime, Extent, Place, Stretch, can_be_ordered, cannot_be_ordered};
 pub use marks::Passed;
 pub use position::{
@@ -49,6 +50,7 @@ use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::{SessionState, TaskContext};
 
 use self::position::rows_before;
+use crate::config::OnBadRecord;
 
 /// What a reader gives next.
 #[derive(Debug)]
@@ -149,6 +151,33 @@ pub async fn unread(
         return files::FilesReader::unread(table, from, env).await;
     }
     Ok(Unread::Unknown)
+}
+
+/// What a query reads of a source: by that a record is good or bad.
+#[derive(Debug, Clone)]
+pub(crate) struct Reads {
+    /// Resolved name of the source.
+    pub source: String,
+    /// Columns that are decoded, as indices into the source's schema.
+    pub columns: Vec<usize>,
+    /// What a record that cannot be read does.
+    pub on_bad_record: OnBadRecord,
+}
+
+/// What a table over files holds now, cut at a position, as a query reads it.
+///
+/// # Errors
+/// - the directory cannot be listed
+/// - `SOURCE_FILE_CHANGED`, `SOURCE_FILE_GONE`: a file of which some rows were taken is not what it was
+pub(crate) async fn held(
+    table: &ListingTable,
+    reads: &Reads,
+    from: Option<Position>,
+    env: &ReadEnv,
+) -> Result<HeldFiles> {
+    let (columns, on_bad_record) = (&reads.columns, reads.on_bad_record);
+    let reader = files::FilesReader::open(table, columns, from, on_bad_record, env.clone());
+    reader.await?.held().await
 }
 
 /// What tells a source from another one of its name: the table's id, the directory's place.

@@ -1,13 +1,18 @@
 //! The table functions: what each gives is computed when it is read.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, plan_err};
+use datafusion::datasource::listing::ListingTable;
+use datafusion::datasource::provider_as_source;
 use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
@@ -15,7 +20,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use super::correction::{Correction, correct_schema};
 use super::lines::{audit, audit_schema};
 use super::plans::finite;
-use super::snapshot::{Snapshot, not_again};
+use super::snapshot::{Snapshot, env_of, not_again, reads_of_files};
 use crate::catalog::computed::{Computed, ComputedTable, Work, one_batch};
 use crate::catalog::functions::find;
 use crate::catalog::registry::StreamingTables;
@@ -25,7 +30,7 @@ use crate::config::rebuilt;
 use crate::error::Refusal;
 use crate::logical::{stream_scan, stream_scans};
 use crate::query::Attached;
-use crate::source::conform;
+use crate::source::{Reads, conform, has_lines, held};
 
 /// `recount('name')`: the same query as a batch, over what the sources hold now.
 #[derive(Debug)]
@@ -147,15 +152,48 @@ impl Answer {
 
     /// The plan of a recount.
     async fn recount(&self, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
-        let (plan, state) = self.table.unanalyzed(state, &self.unbounded).await?;
+        let (plan, own) = self.table.unanalyzed(state, &self.unbounded).await?;
+        let reads = reads_of_files(&self.table, &plan, state, &self.unbounded).await?;
         for stream in stream_scans(&plan)?.iter().filter_map(stream_scan) {
-            let scan = stream.provider.scan(&state, None, &[], None).await?;
+            let scan = stream.provider.scan(&own, None, &[], None).await?;
             if scan.boundedness().is_unbounded() {
                 return Err(not_again(&stream.name).into());
             }
         }
-        state.create_physical_plan(&finite(plan, None)?).await
+        let plan = as_streams_read(plan, &reads, &own).await?;
+        own.create_physical_plan(&finite(plan, None)?).await
     }
+}
+
+/// A plan over what its streams would read of files that consist of lines: DataFusion's own table finds the columns of
+/// CSV by their places, and leaves no bad record out.
+async fn as_streams_read(
+    plan: LogicalPlan,
+    reads: &[Reads],
+    state: &SessionState,
+) -> Result<LogicalPlan> {
+    let mut tables = HashMap::new();
+    for stream in stream_scans(&plan)?.iter().filter_map(stream_scan) {
+        let files = stream.provider.downcast_ref::<ListingTable>();
+        let reads = reads.iter().find(|one| one.source == stream.name);
+        if let (Some(files), Some(reads)) = (files.filter(|files| has_lines(files)), reads) {
+            let held = held(files, reads, None, &env_of(state)).await?;
+            tables.insert(stream.name.clone(), held.all);
+        }
+    }
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = &node else {
+            return Ok(Transformed::no(node));
+        };
+        let table = stream_scan(&scan.source).and_then(|stream| tables.get(&stream.name));
+        let Some(table) = table else {
+            return Ok(Transformed::no(node));
+        };
+        let mut scan = scan.clone();
+        scan.source = provider_as_source(Arc::clone(table));
+        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+    })?;
+    Ok(plan.data)
 }
 
 #[async_trait]

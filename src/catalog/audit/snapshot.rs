@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::streaming::StreamingTable as PartitionTable;
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{Column, Result, TableReference, internal_datafusion_err};
+use datafusion::datasource::listing::ListingTable;
+use datafusion::datasource::provider_as_source;
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::functions::core::expr_fn::nullif;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 
 use super::late::{LateRows, gone};
@@ -21,8 +24,9 @@ use crate::catalog::unbounded::UnboundedTables;
 use crate::config::{InitialOrder, OutputMode, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{stream_scan, stream_scans};
-use crate::query::{SourceStanding, home, short};
-use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, open};
+use crate::query::{SourceStanding, home, reads, short};
+use crate::sink::NULL_FOLDER;
+use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, Reads, held, open};
 use crate::time::Instant;
 
 /// A streaming table, its source and its late rows as they are between two epochs.
@@ -68,8 +72,9 @@ impl Snapshot {
     ) -> Result<Self> {
         let definition = table.definition();
         let shape = definition.shape.clone()?;
-        let (plan, state) = table.unanalyzed(state, unbounded).await?;
-        let state = counting(state);
+        let (plan, own) = table.unanalyzed(state, unbounded).await?;
+        let reads = reads_of_files(table, &plan, state, unbounded).await?;
+        let state = counting(own);
         let run = table.hold().await;
         if run.is_ahead {
             return Err(not_on_disk(table.bare_name()).into());
@@ -77,7 +82,7 @@ impl Snapshot {
         if let Some(base) = table.first_row().filter(|base| *base > 0) {
             return Err(gone(table.bare_name(), base).into());
         }
-        let source = Source::of(table, &plan, run.positions(), &state).await?;
+        let source = Source::of(table, &plan, run.positions(), &reads, &state).await?;
         let corrected = table.corrected();
         let late_log = table.late_log();
         let late_rows = late_log.as_ref().map_or(0, |(_, log)| log.rows());
@@ -100,7 +105,7 @@ impl Snapshot {
             query: over(&source.all)?,
             read: over(&source.read)?,
             unread: source.unread.as_ref().map(over).transpose()?,
-            published: table.provider().scan(&state, None, &[], None).await?,
+            published: published(table, &state).await?,
             watermark: run.watermark,
             late,
             publishes_open: definition.mode != OutputMode::Append,
@@ -134,6 +139,65 @@ fn counting(state: SessionState) -> SessionState {
     rebuilt(state, config).with_optimizer_rules(rules).build()
 }
 
+/// The result as it is published, with the columns of the query: a directory has those that name folders last, and
+/// in their plain types.
+async fn published(table: &StreamingTable, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
+    const PUBLISHED: &str = "__tidegate_published";
+    let (provider, definition) = (table.provider(), table.definition());
+    let there = provider.schema();
+    if there == definition.schema {
+        return provider.scan(state, None, &[], None).await;
+    }
+    let target = definition.target.as_ref();
+    let names_folders =
+        |name: &String| target.is_some_and(|target| target.partitioned_by.contains(name));
+    let mut columns = Vec::new();
+    for field in definition.schema.fields() {
+        let (name, of) = (field.name(), field.data_type());
+        let is = there.field_with_name(name)?.data_type();
+        let relation = TableReference::bare(PUBLISHED);
+        let mut column = Expr::Column(Column::new(Some(relation), name));
+        if names_folders(name) && *is == DataType::Utf8 {
+            column = nullif(column, lit(NULL_FOLDER));
+        }
+        if is != of {
+            column = cast(column, of.clone());
+        }
+        columns.push(column.alias(name));
+    }
+    let plan = LogicalPlanBuilder::scan(PUBLISHED, provider_as_source(provider), None)?;
+    let plan = plan.project(columns)?.build()?;
+    state.create_physical_plan(&plan).await
+}
+
+/// What the stream of a table reads of each of its sources; nothing where none of them is a table over files.
+///
+/// # Errors
+/// - the query cannot be planned any more
+pub(super) async fn reads_of_files(
+    table: &StreamingTable,
+    plan: &LogicalPlan,
+    state: &SessionState,
+    unbounded: &UnboundedTables,
+) -> Result<Vec<Reads>> {
+    let scans = stream_scans(plan)?;
+    let mut streams = scans.iter().filter_map(stream_scan);
+    if !streams.any(|stream| stream.provider.is::<ListingTable>()) {
+        return Ok(Vec::new());
+    }
+    let (plan, state) = table.planned(state, unbounded).await?;
+    let settings = crate::config::options(state.config_options());
+    reads(&state.create_physical_plan(&plan).await?, &settings)
+}
+
+/// What readers need of a session.
+pub(super) fn env_of(state: &SessionState) -> ReadEnv {
+    ReadEnv {
+        session: Arc::new(state.clone()),
+        task: Arc::new(TaskContext::from(state)),
+    }
+}
+
 /// The one source of a query: what it holds, what of it was read, and the rest.
 struct Source {
     all: Arc<dyn TableProvider>,
@@ -146,6 +210,7 @@ impl Source {
         table: &StreamingTable,
         plan: &LogicalPlan,
         positions: Vec<SourceStanding>,
+        reads: &[Reads],
         state: &SessionState,
     ) -> Result<Self> {
         let scans = stream_scans(plan)?;
@@ -162,6 +227,11 @@ impl Source {
             let home = home(state);
             let name = short(&scan.name, &home);
             return Self::of_log(table.bare_name(), name, append, position);
+        }
+        if let Some(files) = scan.provider.downcast_ref::<ListingTable>() {
+            let reads = reads.iter().find(|one| one.source == scan.name);
+            let reads = reads.ok_or_else(|| internal_datafusion_err!("no scan of {}", scan.name))?;
+            return Self::of_files(files, reads, position, state).await;
         }
         let all = scan.provider.scan(state, None, &[], None).await?;
         if all.boundedness().is_unbounded() {
@@ -182,6 +252,27 @@ impl Source {
             all: Arc::clone(&scan.provider),
             read: Arc::new(PartitionTable::try_new(schema, vec![Arc::new(rest)])?),
             unread: Some(unread),
+        })
+    }
+
+    /// Of a table over files: those that there are now are cut at the reader's position, and read as it reads them.
+    async fn of_files(
+        files: &ListingTable,
+        reads: &Reads,
+        position: Option<Position>,
+        state: &SessionState,
+    ) -> Result<Self> {
+        let held = held(files, reads, position, &env_of(state)).await?;
+        if let Some(file) = held.changed {
+            return Err(file_changed(&file).into());
+        }
+        if let Some(file) = held.gone {
+            return Err(file_gone(&file).into());
+        }
+        Ok(Self {
+            all: held.all,
+            read: held.read,
+            unread: held.unread,
         })
     }
 
@@ -224,10 +315,7 @@ async fn rest_of(
     state: &SessionState,
 ) -> Result<Vec<RecordBatch>> {
     let settings = crate::config::options(state.config_options());
-    let env = ReadEnv {
-        session: Arc::new(state.clone()),
-        task: Arc::new(TaskContext::from(state)),
-    };
+    let env = env_of(state);
     let columns: Vec<usize> = (0..provider.schema().fields().len()).collect();
     // Here no order matters.
     let limits = Limits {
@@ -314,14 +402,26 @@ fn refuse_changed(table: &StreamingTable) -> Result<()> {
     });
     match changed {
         None => Ok(()),
-        Some(file) => Err(Refusal::new(
-            "AUDIT_SOURCE_CHANGED",
-            "KD000",
-            format!(
-                "{file} has changed since it was read: what it held then cannot be counted again."
-            ),
-        )
-        .hint("begin anew with the files as they are: REFRESH STREAMING TABLE … FULL")
-        .into()),
+        Some(file) => Err(file_changed(&file).into()),
     }
+}
+
+/// The refusal of a file that is not what was read.
+fn file_changed(file: &str) -> Refusal {
+    Refusal::new(
+        "AUDIT_SOURCE_CHANGED",
+        "KD000",
+        format!("{file} has changed since it was read: what it held then cannot be counted again."),
+    )
+    .hint("begin anew with the files as they are: REFRESH STREAMING TABLE … FULL")
+}
+
+/// The refusal of a file that was read and is not there.
+fn file_gone(file: &str) -> Refusal {
+    Refusal::new(
+        "AUDIT_ROWS_GONE",
+        "KD000",
+        format!("{file} is gone: the rows that were read of it cannot be counted again."),
+    )
+    .hint("bring it back under its name, or begin anew with the files that there are: REFRESH STREAMING TABLE … FULL")
 }

@@ -7,6 +7,7 @@
 //! 4. [`lines`]: when a file cannot be read, which line is at fault, and what is left without it.
 //! 5. [`mod@snapshot`]: the files that are there first, where they are read in the order of event time; [`whole`]: one
 //!    of them.
+//! 6. [`held`]: all that there is at one moment, as a table.
 //!
 //! # What a writer must do
 //!
@@ -25,6 +26,7 @@
 //! | changes or removes a file that is read in the order of event time (`initial_order`), of which an epoch to come has rows | refuses, whether or not rows were taken: `SOURCE_FILE_CHANGED`, `SOURCE_FILE_GONE` |
 //! | renames a file that was read | reads it once more: a file is known by its path |
 
+mod held;
 mod lines;
 mod listing;
 mod open;
@@ -44,6 +46,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use object_store::ObjectMeta;
 
+pub(crate) use self::held::{HeldFiles, has_lines};
 use self::listing::Listing;
 pub(super) use self::snapshot::snapshot;
 use self::track::{Lost, Track};

@@ -12,7 +12,7 @@
 //!   told takes the place of the one before.
 //! - Positions are asked for in the order of rows; what is behind one is kept as done, and not as a span.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use object_store::ObjectMeta;
 
@@ -98,6 +98,14 @@ impl Track {
         }
         self.done.add(changed);
         paths
+    }
+
+    /// The path of a file that was read to its end, had something in it, and is not in a listing.
+    pub(super) fn gone(&self, files: &[ObjectMeta]) -> Option<String> {
+        let listed: HashSet<&str> = files.iter().map(|file| file.location.as_ref()).collect();
+        let mut done = self.done.iter();
+        let gone = done.find(|(path, was)| was.size > 0 && !listed.contains(path));
+        gone.map(|(path, _)| path.to_owned())
     }
 
     /// The file that was begun before the reader was opened, if a listing does not have it as it was.

@@ -96,6 +96,22 @@ fn a_begun_file_that_is_not_there_as_it_was_is_lost() {
 }
 
 #[test]
+fn a_file_that_was_read_and_is_not_listed_is_gone() {
+    // `c` was begun: whether it is lost is asked apart.
+    let track = Track::new(four_files().position(6));
+    let listed = [file("a", 10, 1), file("b", 10, 1)];
+    assert_eq!(track.gone(&listed), None);
+    assert_eq!(track.gone(&listed[..1]), Some("b".to_owned()));
+    let nothing = FileIdentity {
+        size: 0,
+        modified_ms: 1,
+    };
+    let empty = [("e".to_owned(), nothing)].into_iter();
+    let track = Track::new(FilePosition::default().with_done(empty));
+    assert_eq!(track.gone(&[]), None);
+}
+
+#[test]
 fn each_change_of_a_file_that_was_read_is_told_once() {
     let mut track = four_files();
     track.end(12);
