@@ -237,8 +237,7 @@ async fn an_audit_finds_the_columns_of_a_directory_by_their_names() {
     )
     .await;
     ctx.refresh("q").await.unwrap();
-    let audit =
-        "SELECT p, k, emitted, recount, late_rows, open_rows, unexplained FROM audit('q')";
+    let audit = "SELECT p, k, emitted, recount, late_rows, open_rows, unexplained FROM audit('q')";
     let open = "9 b 0 1 0 1 0";
     let read = ["7 a 2 2 0 0 0", "8 NULL 1 1 0 0 0", open];
     assert_eq!(run(&ctx, audit).await, read);

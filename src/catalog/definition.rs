@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ResolvedTableReference, Result, TableReference};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Extension, FetchType, Limit, LogicalPlan, SkipType};
@@ -18,11 +18,12 @@ use super::unbounded::UnboundedTables;
 use crate::config::{InitialOrder, OutputMode, shown_columns};
 use crate::error::Refusal;
 use crate::logical::{
-    StreamAggregate, StreamDeduplicate, StreamQuery, carry_rows, group_columns, groups_may_leave,
-    null_or_left_out, stream_scan, stream_scans,
+    StreamAggregate, StreamDeduplicate, StreamQuery, Watermark, carry_rows, group_columns,
+    groups_may_leave, null_or_left_out, stream_scan, stream_scans,
 };
 use crate::source::{can_be_ordered, cannot_be_ordered};
 use crate::sql::{CreateStreamingTable, Target};
+use crate::time::Span;
 
 /// The table of rows that a query does not count.
 #[derive(Debug, Clone)]
@@ -204,6 +205,21 @@ impl Definition {
             .hint("write CREATE OR REPLACE STREAMING TABLE to begin anew, or REFRESH STREAMING TABLE")
             .into()),
         }
+    }
+
+    /// Whether another query makes the same of every row, whatever its delay and its options.
+    ///
+    /// # Errors
+    /// - one of the queries cannot be planned any more
+    pub async fn is_like(
+        &self,
+        other: &Self,
+        state: &SessionState,
+        unbounded: &UnboundedTables,
+    ) -> Result<bool> {
+        let (one, _) = self.unanalyzed(state, unbounded).await?;
+        let (two, _) = other.unanalyzed(state, unbounded).await?;
+        Ok(without_delays(one)? == without_delays(two)?)
     }
 
     /// Gives the table of late rows the columns of the rows that it has, beside those of rows to come; the refusal if
@@ -448,6 +464,24 @@ fn epoch_column(
         format!("epoch_by: no source has a column '{name}'."),
     )
     .into())
+}
+
+/// A plan whose watermarks have no delay.
+fn without_delays(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Extension(extension) = &node else {
+            return Ok(Transformed::no(node));
+        };
+        let Some(watermark) = extension.node.as_any().downcast_ref::<Watermark>() else {
+            return Ok(Transformed::no(node));
+        };
+        let node = Arc::new(Watermark {
+            delay: Span::ZERO,
+            ..watermark.clone()
+        });
+        Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
+    })?;
+    Ok(plan.data)
 }
 
 /// A query as it reads, its streams marked.

@@ -53,6 +53,8 @@ pub struct StreamingTable {
     damage: Option<Refusal>,
     /// How many definitions it had before this one.
     generation: u64,
+    /// Whether it has read rows as another query.
+    mixed: bool,
 }
 
 /// Where the rows of a query go that are not kept by the table itself.
@@ -141,6 +143,7 @@ impl StreamingTable {
             checkpoint: None,
             damage: None,
             generation: 0,
+            mixed: false,
         }
     }
 
@@ -232,6 +235,23 @@ impl StreamingTable {
             generation: self.generation.saturating_add(1),
             ..self.clone()
         }
+    }
+
+    /// The table as one that has read rows as another query, or not.
+    #[must_use]
+    pub fn mixed(mut self, mixed: bool) -> Self {
+        self.mixed = mixed;
+        self
+    }
+
+    /// Whether it has read rows as another query; another delay alone makes none.
+    pub fn is_mixed(&self) -> bool {
+        self.mixed
+    }
+
+    /// Whether it will have, once another definition has taken the place of its own, which reads rows alike or not.
+    pub fn mixes(&self, alike: bool) -> bool {
+        self.mixed || !alike && self.result.shown().totals.input_rows > 0
     }
 
     /// Its resolved name.

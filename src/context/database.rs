@@ -394,6 +394,7 @@ impl StreamContext {
             retention,
             former,
         );
+        let table = table.mixed(entry.mixed);
         let table = match opened {
             _ if changed.is_some() => changed.into_iter().fold(table, StreamingTable::damaged),
             Ok((checkpoint, restored)) => match table.restore(&restored) {

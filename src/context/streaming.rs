@@ -349,21 +349,27 @@ impl StreamContext {
         table: &Arc<StreamingTable>,
         create: &CreateStreamingTable,
     ) -> Result<bool> {
-        let state = self.session.state();
-        let definition = Definition::plan(create, &state, &self.unbounded).await?;
+        let (state, unbounded) = (self.session.state(), &self.unbounded);
+        let definition = Definition::plan(create, &state, unbounded).await?;
         table.definition().refuse_other(&definition)?;
-        let other = Arc::new(table.redefined(definition));
-        let plan = other.physical_plan(&state, &self.unbounded).await?;
+        let alike = table.definition().is_like(&definition, &state, unbounded);
+        // What cannot be planned any more is not known to be the same.
+        let alike = alike.await.unwrap_or(false);
+        let other = table.redefined(definition);
+        let plan = other.physical_plan(&state, unbounded).await?;
         let (_correcting, mut run) = table.hold_to_redefine().await;
         if !self.is_there(table) {
             return Ok(false);
         }
         run.check_plan(&plan)?;
+        let mixed = table.mixes(alike);
+        let other = Arc::new(other.mixed(mixed));
         if let Some(database) = &self.database
             && let Some(entry) = database.entry(table.name())
         {
             database.put(Entry {
                 sql: create.statement.clone(),
+                mixed,
                 ..entry
             })?;
         }

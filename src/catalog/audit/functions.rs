@@ -20,7 +20,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use super::correction::{Correction, correct_schema};
 use super::lines::{audit, audit_schema};
 use super::plans::finite;
-use super::snapshot::{Snapshot, env_of, not_again, reads_of_files};
+use super::snapshot::{Snapshot, env_of, not_again, reads_of_files, redefined};
 use crate::catalog::computed::{Computed, ComputedTable, Work, one_batch};
 use crate::catalog::functions::find;
 use crate::catalog::registry::StreamingTables;
@@ -243,6 +243,9 @@ impl Answer {
         if self.what == What::Correction {
             let found = Correction::find(&self.table, state, &self.unbounded, context);
             return found.await?.to_rows();
+        }
+        if self.table.is_mixed() {
+            return Err(redefined(self.table.bare_name()).into());
         }
         let snapshot = Snapshot::take(&self.table, state, &self.unbounded, true).await?;
         audit(&snapshot, &self.schema, context).await

@@ -230,7 +230,8 @@ impl Source {
         }
         if let Some(files) = scan.provider.downcast_ref::<ListingTable>() {
             let reads = reads.iter().find(|one| one.source == scan.name);
-            let reads = reads.ok_or_else(|| internal_datafusion_err!("no scan of {}", scan.name))?;
+            let reads =
+                reads.ok_or_else(|| internal_datafusion_err!("no scan of {}", scan.name))?;
             return Self::of_files(files, reads, position, state).await;
         }
         let all = scan.provider.scan(state, None, &[], None).await?;
@@ -424,4 +425,16 @@ fn file_gone(file: &str) -> Refusal {
         format!("{file} is gone: the rows that were read of it cannot be counted again."),
     )
     .hint("bring it back under its name, or begin anew with the files that there are: REFRESH STREAMING TABLE … FULL")
+}
+
+/// The refusal of a table whose published rows were counted by several texts.
+pub(super) fn redefined(name: &str) -> Refusal {
+    Refusal::new(
+        "AUDIT_QUERY_CHANGED",
+        "55000",
+        format!("{name} has read rows as another query than the one that it is: no single text explains what it counted."),
+    )
+    .hint(format!(
+        "begin anew: REFRESH STREAMING TABLE {name} FULL; recount('{name}') counts by the text that it has"
+    ))
 }

@@ -79,6 +79,9 @@ pub struct Entry {
     /// Queries that it took the place of, and whose rows may still be where they went.
     #[serde(default)]
     pub former: Vec<Former>,
+    /// Whether a streaming table has read rows as another query than that of the statement.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mixed: bool,
     /// Its schema, where the entry is a table.
     #[serde(skip)]
     pub schema: Option<SchemaRef>,
@@ -140,6 +143,7 @@ impl Entry {
             sql: sql.into(),
             location: None,
             former: Vec::new(),
+            mixed: false,
             schema: None,
             section: None,
         }
