@@ -314,7 +314,7 @@ async fn a_reader_of_a_table_that_went_back_is_told() {
 
 /// What a session does with a file of this text that came into the folder of `t`: the REFRESH, then the late rows.
 async fn behind(dir: &Path, name: &str, text: &str) -> Vec<String> {
-    fs::write(dir.join("files").join(name), text).unwrap();
+    fs::write(dir.join(format!("files/{name}.csv")), text).unwrap();
     let ctx = open(&dir.join("data")).await;
     ctx.refresh("q").await.unwrap();
     run(
@@ -329,7 +329,7 @@ async fn late_rows_stay_when_their_source_gains_and_loses_columns() {
     let dir = tempfile::tempdir().unwrap();
     let (dir, files) = (dir.path(), dir.path().join("files"));
     fs::create_dir(&files).unwrap();
-    fs::write(files.join("a"), "ts,k\n2026-03-02T12:00:00,0\n").unwrap();
+    fs::write(files.join("a.csv"), "ts,k\n2026-03-02T12:00:00,0\n").unwrap();
     let ctx = open(&dir.join("data")).await;
     let location = files.display();
     run(&ctx, &format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{location}/' OPTIONS ('format.has_header' 'true')")).await;
@@ -343,8 +343,8 @@ async fn late_rows_stay_when_their_source_gains_and_loses_columns() {
     drop(ctx);
     let late = behind(dir, "b", "ts,k\n2026-03-02T10:01:00,1\n").await;
     assert_eq!(late, ["2026-03-02T10:01:00 1 1 late"]);
-    fs::remove_file(files.join("a")).unwrap();
-    fs::remove_file(files.join("b")).unwrap();
+    fs::remove_file(files.join("a.csv")).unwrap();
+    fs::remove_file(files.join("b.csv")).unwrap();
     let late = behind(dir, "c", "ts,x\n2026-03-02T10:02:00,new\n").await;
     assert_eq!(
         late,
@@ -374,9 +374,9 @@ async fn late_rows_stay_when_their_source_gains_and_loses_columns() {
     assert_eq!(run(&ctx, late).await, all);
     drop(ctx);
     for file in ["c", "d", "e"] {
-        fs::remove_file(files.join(file)).unwrap();
+        fs::remove_file(files.join(format!("{file}.csv"))).unwrap();
     }
-    fs::write(files.join("f"), "ts,x\n2026-03-02T10:04:00,7\n").unwrap();
+    fs::write(files.join("f.csv"), "ts,x\n2026-03-02T10:04:00,7\n").unwrap();
     let ctx = open(&dir.join("data")).await;
     let error = refused(&ctx, "REFRESH STREAMING TABLE q").await;
     assert!(error.contains("[STREAMING_QUERY_CHANGED]"), "{error}");
