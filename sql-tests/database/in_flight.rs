@@ -216,7 +216,7 @@ async fn open_on(disk: &Arc<Gated>) -> StreamContext {
         "seen",
         vec![DataType::Int64],
         DataType::Int64,
-        Volatility::Volatile,
+        Volatility::Immutable,
         Arc::new(move |values: &[ColumnarValue]| {
             if let ColumnarValue::Array(values) = &values[0] {
                 let values = values.as_primitive::<Int64Type>();

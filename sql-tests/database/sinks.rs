@@ -233,19 +233,19 @@ async fn an_audit_finds_the_columns_of_a_directory_by_their_names() {
     run(
         &ctx,
         "INSERT INTO t VALUES ('2026-03-02 10:00:00', 7, 'a'), ('2026-03-02 10:01:00', 7, 'a'),
-        ('2026-03-02 10:00:00', 8, NULL), ('2026-03-02 15:00:00', 9, 'b')",
+        ('2026-03-02 10:00:00', 8, 'c'), ('2026-03-02 15:00:00', 9, 'b')",
     )
     .await;
     ctx.refresh("q").await.unwrap();
     let audit = "SELECT p, k, emitted, recount, late_rows, open_rows, unexplained FROM audit('q')";
     let open = "9 b 0 1 0 1 0";
-    let read = ["7 a 2 2 0 0 0", "8 NULL 1 1 0 0 0", open];
+    let read = ["7 a 2 2 0 0 0", "8 c 1 1 0 0 0", open];
     assert_eq!(run(&ctx, audit).await, read);
     let correct = "SELECT * FROM correct('q')";
     assert!(run(&ctx, correct).await.is_empty());
     run(&ctx, "INSERT INTO t VALUES ('2026-03-02 10:30:00', 7, 'a')").await;
     ctx.refresh("q").await.unwrap();
-    let read = ["7 a 2 3 1 0 0", "8 NULL 1 1 0 0 0", open];
+    let read = ["7 a 2 3 1 0 0", "8 c 1 1 0 0 0", open];
     assert_eq!(run(&ctx, audit).await, read);
     assert_eq!(
         run(&ctx, correct).await,

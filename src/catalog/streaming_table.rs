@@ -254,6 +254,11 @@ impl StreamingTable {
         self.mixed || !alike && self.result.shown().totals.input_rows > 0
     }
 
+    /// Refuses to look at it by a definition that another one has taken the place of.
+    pub(super) fn check_current(&self, run: &RunState) -> Result<()> {
+        run.check_generation(self.generation)
+    }
+
     /// Its resolved name.
     pub fn name(&self) -> &str {
         &self.name

@@ -108,8 +108,8 @@ impl Checkpoint {
         Ok(made)
     }
 
-    /// Opens a query's folder at its newest checkpoint. Nothing is changed but that this one is made durable
-    /// again: a sync that failed may have left it in place without that. On a full disk it stays in doubt, and no
+    /// Opens a query's folder at its newest checkpoint. What counts for nothing is removed, and the checkpoint is made
+    /// durable again: a sync that failed may have left it in place without that. On a full disk it stays in doubt, and no
     /// epoch commits before it is durable.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Checkpoint {
     /// # Errors
     /// - those of the disk
     pub fn settle(&self) -> Result<()> {
-        let settled = self.doubts.settle(self.disk.as_ref(), |_| true);
+        let settled = self.doubts.settle(self.disk.as_ref());
         settled.map_err(|(path, error)| self.failed(&path, &error))
     }
 
@@ -392,6 +392,7 @@ impl Checkpoint {
 
     /// Numbers of the files that there are. What a crash left half written is removed.
     fn numbers(&self) -> Result<BTreeSet<u64>> {
+        let _alone = self.doubts.alone();
         let entries = self
             .disk
             .list(&self.folder)

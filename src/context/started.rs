@@ -14,7 +14,7 @@
 //! - A query is taken from the list before it is waited for: one that is started meanwhile is a task of its
 //!   own, and waits for its turn to run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub(super) struct Home {
 #[derive(Debug)]
 pub(super) struct Started {
     queries: Mutex<BTreeMap<String, Query>>,
+    /// Those that are to run again when a statement has ended, unless they are told otherwise meanwhile.
+    paused: Mutex<BTreeSet<String>>,
     /// How often something has changed.
     changes: Arc<watch::Sender<u64>>,
     ticker: Arc<dyn Ticker>,
@@ -74,12 +76,13 @@ pub(super) struct Paused {
 
 impl Drop for Paused {
     fn drop(&mut self) {
+        let is_awaited = self.again.is_some() && self.started.paused().remove(&self.name);
         let table = self.home.tables.get(&self.name);
         let id = self.id.as_deref();
         let stays = table.is_some_and(|table| id.is_none_or(|id| id == table.id()));
         if !stays {
             self.started.forget_failed(&self.name);
-        } else if let Some((trigger, runtime)) = self.again.take() {
+        } else if let Some((trigger, runtime)) = self.again.take().filter(|_| is_awaited) {
             let name = std::mem::take(&mut self.name);
             self.started.start_on(&runtime, name, trigger, &self.home);
         }
@@ -117,6 +120,7 @@ impl Started {
     pub(super) fn with_ticker(ticker: Arc<dyn Ticker>) -> Self {
         Self {
             queries: Mutex::default(),
+            paused: Mutex::default(),
             changes: Arc::default(),
             ticker,
         }
@@ -124,6 +128,10 @@ impl Started {
 
     fn queries(&self) -> MutexGuard<'_, BTreeMap<String, Query>> {
         self.queries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn paused(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How a query is.
@@ -146,6 +154,7 @@ impl Started {
     pub(super) fn start(&self, name: String, trigger: Trigger, home: &Arc<Home>) -> Result<()> {
         let runtime =
             Handle::try_current().map_err(|error| DataFusionError::External(error.into()))?;
+        self.paused().remove(&name);
         self.start_on(&runtime, name, trigger, home);
         Ok(())
     }
@@ -196,6 +205,7 @@ impl Started {
     /// Stops a query when its epoch has ended. It is `stopped` then, or `failed` if that epoch did. Whoever does
     /// not wait abandons the epoch.
     pub(super) async fn stop(&self, name: &str) {
+        self.paused().remove(name);
         let query = self.queries().remove(name);
         if let Some(query) = query {
             self.end(name, query).await;
@@ -222,6 +232,9 @@ impl Started {
         home: &Arc<Home>,
     ) -> Paused {
         let (query, again) = self.take(name).unzip();
+        if again.is_some() {
+            self.paused().insert(name.to_owned());
+        }
         let paused = Paused {
             started: Arc::clone(self),
             home: Arc::clone(home),
@@ -258,6 +271,7 @@ impl Started {
     /// Stops all queries when their epochs have ended. Epochs that have not after this time are abandoned;
     /// returns the names of those queries.
     pub(super) async fn shutdown(&self, limit: Duration) -> Vec<String> {
+        self.paused().clear();
         let mut running = self.take_running();
         for query in running.values() {
             query.orders.send_replace(None);

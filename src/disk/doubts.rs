@@ -87,31 +87,47 @@ impl Doubts {
         Ok(())
     }
 
-    /// Publishes what was there before a file whose publishing failed, and may
-    /// have put it in place all the same. If this fails as well, the file is in
-    /// doubt.
-    pub fn put_back(&self, disk: &dyn Disk, dir: &str, name: &str, bytes: Vec<u8>) {
+    /// Does what [`publish`](Self::publish) does. If that fails it may have put
+    /// the file in place all the same: what was there before is published in
+    /// its place, and if this fails as well, the file is in doubt. Nobody counts
+    /// on the file meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`publish`].
+    pub fn publish_or_put_back(
+        &self,
+        disk: &dyn Disk,
+        dir: &str,
+        name: &str,
+        bytes: &[u8],
+        former: Vec<u8>,
+    ) -> io::Result<()> {
         let mut files = self.files();
         let key = (dir.to_owned(), name.to_owned());
-        match publish(disk, dir, name, &bytes) {
-            Ok(()) => files.remove(&key),
-            Err(_) => files.insert(key, Content::Known(bytes)),
-        };
+        let published = publish(disk, dir, name, bytes);
+        if published.is_ok() || publish(disk, dir, name, &former).is_ok() {
+            files.remove(&key);
+        } else {
+            files.insert(key, Content::Known(former));
+        }
+        published
     }
 
-    /// Publishes the files that are in doubt in some folders.
+    /// Nobody publishes a file in doubt while this is held: temporary files that
+    /// are found then are left over.
+    pub fn alone(&self) -> impl Drop + '_ {
+        self.files()
+    }
+
+    /// Publishes the files that are in doubt.
     ///
     /// # Errors
     /// The path of the first that still is in doubt, and why.
-    pub fn settle(
-        &self,
-        disk: &dyn Disk,
-        counts: impl Fn(&str) -> bool,
-    ) -> Result<(), (String, io::Error)> {
+    pub fn settle(&self, disk: &dyn Disk) -> Result<(), (String, io::Error)> {
         let mut files = self.files();
         let mut settled = Vec::new();
         let mut failed = None;
-        for ((dir, name), content) in files.iter().filter(|((dir, _), _)| counts(dir)) {
+        for ((dir, name), content) in files.iter() {
             let path = join(dir, name);
             let bytes = content.bytes(disk, &path);
             match bytes.and_then(|bytes| publish(disk, dir, name, &bytes)) {
@@ -174,11 +190,10 @@ mod tests {
         disk.fail_at(disk.calls(), Fault::Enospc, true);
         doubts.publish_again(&disk, "d", "f", b"1").unwrap();
         assert!(doubts.are_in("d") && !doubts.are_in(""));
-        let (path, error) = doubts.settle(&disk, |_| true).unwrap_err();
+        let (path, error) = doubts.settle(&disk).unwrap_err();
         assert_eq!((path.as_str(), is_full(&error)), ("d/f", true));
-        doubts.settle(&disk, |dir| dir.is_empty()).unwrap();
         disk.heal();
-        doubts.settle(&disk, |dir| dir == "d").unwrap();
+        doubts.settle(&disk).unwrap();
         assert!(!doubts.are_in("d"));
         disk.reopen(Crash::Lost);
         assert_eq!(disk.read("d/f").unwrap(), b"1");
@@ -193,7 +208,7 @@ mod tests {
         disk.fail_at(disk.calls(), Fault::Enospc, false);
         doubts.publish_again(&disk, "d", "f", b"1").unwrap();
         disk.fail_at(disk.calls(), Fault::PartialRead, false);
-        doubts.settle(&disk, |_| true).unwrap_err();
+        doubts.settle(&disk).unwrap_err();
         assert!(doubts.are_in("d"));
         assert_eq!(disk.read("d/f").unwrap(), b"1");
         doubts.forget("d");
@@ -203,15 +218,19 @@ mod tests {
     #[test]
     fn what_was_there_before_is_put_back_when_it_can_be() {
         let (disk, doubts) = (disk(), Doubts::default());
+        let put = |bytes: &[u8]| doubts.publish_or_put_back(&disk, "d", "f", bytes, b"0".to_vec());
         disk.fail_at(disk.calls(), Fault::Eio, true);
-        doubts.put_back(&disk, "d", "f", b"0".to_vec());
+        put(b"2").unwrap_err();
         disk.heal();
         assert_eq!(disk.read("d/f").unwrap(), b"1");
-        doubts.settle(&disk, |_| true).unwrap();
+        doubts.settle(&disk).unwrap();
         assert_eq!(disk.read("d/f").unwrap(), b"0");
-        disk.fail_at(disk.calls(), Fault::Eio, false);
-        doubts.put_back(&disk, "d", "f", b"2".to_vec());
-        doubts.publish(&disk, "d", "f", b"3").unwrap();
+        // The sync of the folder fails, when the file is in place.
+        disk.fail_at(disk.calls() + 3, Fault::Eio, false);
+        put(b"2").unwrap_err();
         assert!(!doubts.are_in("d"));
+        assert_eq!(disk.read("d/f").unwrap(), b"0");
+        put(b"3").unwrap();
+        assert_eq!(disk.read("d/f").unwrap(), b"3");
     }
 }

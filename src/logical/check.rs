@@ -2,6 +2,8 @@
 //!
 //! Condition names and SQLSTATEs are Spark's.
 
+use std::collections::HashSet;
+
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DataFusionError, JoinType, Result};
@@ -161,7 +163,8 @@ impl Never<'_> {
                     let times: Vec<Option<DataType>> = times.collect::<Result<_>>()?;
                     let times: Option<Vec<DataType>> = times.into_iter().collect();
                     let mut times = times.unwrap_or_default();
-                    times.dedup();
+                    let mut seen = HashSet::new();
+                    times.retain(|time| seen.insert(time.clone()));
                     if times.len() > 1 {
                         found = Some(list(&times));
                         return Ok(TreeNodeRecursion::Stop);

@@ -22,7 +22,7 @@
 //! # What it is not
 //!
 //! * A null in a partition column is Hive's `__HIVE_DEFAULT_PARTITION__`, as other readers know it. DataFusion reads
-//!   that as a text, and cannot read it in a column of numbers or dates: [`check`](Sink::check) refuses nulls there.
+//!   that as a text, and cannot read it in a column of numbers or dates: [`check`](Sink::check) refuses nulls.
 //! * An empty text is the folder `column=`, which DataFusion reads as an empty text. Spark refuses such a folder.
 //! * On a file system that does not tell upper from lower case, values that differ in case only share a folder,
 //!   and one of their files replaces the other.

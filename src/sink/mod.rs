@@ -44,7 +44,6 @@ use datafusion::common::Result;
 use serde::{Deserialize, Serialize};
 
 pub use directory::DirectorySink;
-pub(crate) use encode::NULL as NULL_FOLDER;
 
 /// Where the rows of a streaming query go, epoch by epoch. Who calls what, and in which order, is said at the
 /// [module](self).

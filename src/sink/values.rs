@@ -121,7 +121,7 @@ fn out_of_range(name: &str, data_type: &DataType, why: &str) -> DataFusionError 
     let message =
         format!("A value of {name}, of type {data_type}, cannot be written and read again: {why}.");
     Refusal::new("DATETIME_OVERFLOW", "22008", message)
-        .hint("leave such rows out with WHERE, or store as PARQUET and do not partition by it")
+        .hint("leave such rows out with WHERE, of groups that are open already with HAVING, or store as PARQUET and do not partition by it")
         .into()
 }
 
@@ -130,7 +130,7 @@ fn null(name: &str) -> DataFusionError {
     let message = format!("The partition column {name} is null: no folder is named by that.");
     Refusal::new("NULL_PARTITION_VALUE", "22004", message)
         .hint(format!(
-            "give it a value in the query, coalesce({name}, …) AS {name}, or leave such rows out with WHERE"
+            "give it a value in the query, coalesce({name}, …) AS {name}, or leave such rows out with WHERE, of groups that are open already with HAVING"
         ))
         .into()
 }

@@ -181,10 +181,11 @@ impl QueryState {
             let open = sessions::replay(&saved, keys, closed)?;
             return sessions::sessions(open.as_slice(), keys);
         }
-        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates
-            .get(&id)
-            .map_or_else(|| Ok(Vec::new()), |gate| gate.open_sessions())
+        let gate = {
+            let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+            gates.get(&id).cloned()
+        };
+        gate.map_or_else(|| Ok(Vec::new()), |gate| gate.open_sessions())
     }
 
     fn all_gates(&self) -> Vec<Arc<GateState>> {

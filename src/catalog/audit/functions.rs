@@ -22,7 +22,7 @@ use super::lines::{audit, audit_schema};
 use super::plans::finite;
 use super::snapshot::{Snapshot, env_of, not_again, reads_of_files, redefined};
 use crate::catalog::computed::{Computed, ComputedTable, Work, one_batch};
-use crate::catalog::functions::find;
+use crate::catalog::functions::{find, unknown};
 use crate::catalog::registry::StreamingTables;
 use crate::catalog::streaming_table::StreamingTable;
 use crate::catalog::unbounded::UnboundedTables;
@@ -48,7 +48,13 @@ impl TableFunctionImpl for RecountFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let table = named(&self.0, &args, "recount")?;
         let schema = Arc::clone(&table.definition().schema);
-        Ok(Answer::table(What::Recount, table, &self.1, schema))
+        Ok(Answer::table(
+            What::Recount,
+            table,
+            &self.0,
+            &self.1,
+            schema,
+        ))
     }
 }
 
@@ -57,7 +63,7 @@ impl TableFunctionImpl for AuditFunction {
         let table = named(&self.0, &args, "audit")?;
         let definition = table.definition();
         let schema = audit_schema(&definition.schema, &definition.shape.clone()?)?;
-        Ok(Answer::table(What::Audit, table, &self.1, schema))
+        Ok(Answer::table(What::Audit, table, &self.0, &self.1, schema))
     }
 }
 
@@ -66,7 +72,13 @@ impl TableFunctionImpl for CorrectFunction {
         let table = named(&self.0, &args, "correct")?;
         table.definition().shape.clone()?;
         let schema = correct_schema(&table.definition().schema)?;
-        Ok(Answer::table(What::Correction, table, &self.1, schema))
+        Ok(Answer::table(
+            What::Correction,
+            table,
+            &self.0,
+            &self.1,
+            schema,
+        ))
     }
 }
 
@@ -130,6 +142,7 @@ enum What {
 struct Answer {
     what: What,
     table: Arc<StreamingTable>,
+    tables: Arc<StreamingTables>,
     unbounded: Arc<UnboundedTables>,
     schema: SchemaRef,
 }
@@ -139,15 +152,34 @@ impl Answer {
     fn table(
         what: What,
         table: Arc<StreamingTable>,
+        tables: &Arc<StreamingTables>,
         unbounded: &Arc<UnboundedTables>,
         schema: SchemaRef,
     ) -> Arc<dyn TableProvider> {
         Arc::new(ComputedTable(Self {
             what,
             table,
+            tables: Arc::clone(tables),
             unbounded: Arc::clone(unbounded),
             schema,
         }))
+    }
+
+    /// The same of the table as it is defined now: a view that asks may be older than its definition.
+    ///
+    /// # Errors
+    /// - it is gone, or has other columns
+    fn of_now(&self) -> Result<Self> {
+        let name = self.table.bare_name();
+        let table = self.tables.get(self.table.name());
+        let table = table.ok_or_else(|| unknown(name))?;
+        if table.definition().schema != self.table.definition().schema {
+            return plan_err!("{name} has other columns than when this was planned: plan it again");
+        }
+        Ok(Self {
+            table,
+            ..self.clone()
+        })
     }
 
     /// The plan of a recount.
@@ -204,10 +236,11 @@ impl Computed for Answer {
 
     async fn plan(&self, session: &SessionState) -> Result<Work> {
         let state = asking(session, self.table.name())?;
+        let asked = self.of_now()?;
         if self.what == What::Recount {
-            return Ok(rows_of(self.recount(&state).await?, &self.schema));
+            return Ok(rows_of(asked.recount(&state).await?, &self.schema));
         }
-        let (asked, state) = (self.clone(), Arc::new(state));
+        let state = Arc::new(state);
         Ok(Box::new(move |context| {
             let (asked, state) = (asked.clone(), Arc::clone(&state));
             let schema = Arc::clone(&asked.schema);

@@ -108,15 +108,18 @@ pub(super) fn late_leaf(
         provider_as_source(table_of(Arc::clone(schema), rows)?),
         None,
     )?;
-    let columns = clause.iter().enumerate().map(|(at, (qualifier, field))| {
-        let column = Expr::Column(Column::from(late.schema().qualified_field(at)));
-        cast(column, field.data_type().clone()).alias_qualified(qualifier.cloned(), field.name())
+    let columns = clause.iter().map(|(qualifier, field)| {
+        let (name, of) = (field.name(), field.data_type().clone());
+        let found = column(late.schema(), name)
+            .ok_or_else(|| internal_datafusion_err!("late rows have no column {name}"))?;
+        Ok(cast(found, of).alias_qualified(qualifier.cloned(), name))
     });
     let watermark = Expr::Column(Column::new(
         Some(TableReference::bare("__tidegate_late")),
         crate::logical::WATERMARK,
     ));
-    let columns: Vec<Expr> = columns.chain([watermark.alias(WATERMARK)]).collect();
+    let mut columns = columns.collect::<Result<Vec<_>>>()?;
+    columns.push(watermark.alias(WATERMARK));
     late.project(columns)?.build()
 }
 

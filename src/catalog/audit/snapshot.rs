@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::streaming::StreamingTable as PartitionTable;
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Column, Result, TableReference, internal_datafusion_err};
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::functions::core::expr_fn::nullif;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 
 use super::late::{LateRows, gone};
@@ -25,7 +24,6 @@ use crate::config::{InitialOrder, OutputMode, rebuilt};
 use crate::error::Refusal;
 use crate::logical::{stream_scan, stream_scans};
 use crate::query::{SourceStanding, home, reads, short};
-use crate::sink::NULL_FOLDER;
 use crate::source::{AppendTable, Arrival, Limits, Position, ReadEnv, Reads, held, open};
 use crate::time::Instant;
 
@@ -76,6 +74,7 @@ impl Snapshot {
         let reads = reads_of_files(table, &plan, state, unbounded).await?;
         let state = counting(own);
         let run = table.hold().await;
+        table.check_current(&run)?;
         if run.is_ahead {
             return Err(not_on_disk(table.bare_name()).into());
         }
@@ -148,18 +147,12 @@ async fn published(table: &StreamingTable, state: &SessionState) -> Result<Arc<d
     if there == definition.schema {
         return provider.scan(state, None, &[], None).await;
     }
-    let target = definition.target.as_ref();
-    let names_folders =
-        |name: &String| target.is_some_and(|target| target.partitioned_by.contains(name));
     let mut columns = Vec::new();
     for field in definition.schema.fields() {
         let (name, of) = (field.name(), field.data_type());
         let is = there.field_with_name(name)?.data_type();
         let relation = TableReference::bare(PUBLISHED);
         let mut column = Expr::Column(Column::new(Some(relation), name));
-        if names_folders(name) && *is == DataType::Utf8 {
-            column = nullif(column, lit(NULL_FOLDER));
-        }
         if is != of {
             column = cast(column, of.clone());
         }

@@ -410,13 +410,11 @@ impl Database {
         changed.revision += 1;
         change(&mut changed);
         changed.forget();
-        if let Err(error) = self.publish(&changed) {
-            // A sync that failed may have left the file in place.
-            let former = encoded(&catalog)?;
-            self.doubts
-                .put_back(self.disk.as_ref(), "", CATALOG, former);
-            return Err(error);
-        }
+        let (bytes, former) = (encoded(&changed)?, encoded(&catalog)?);
+        // A sync that fails may leave the file in place.
+        self.doubts
+            .publish_or_put_back(self.disk.as_ref(), "", CATALOG, &bytes, former)
+            .map_err(|error| disk_failed(CATALOG, &error))?;
         *catalog = changed;
         Ok(())
     }

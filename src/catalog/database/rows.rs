@@ -183,6 +183,7 @@ impl KeptRows {
 
     /// The files that there are. What a crash left half written is removed.
     fn found(&self) -> Result<Found> {
+        let _alone = self.doubts.alone();
         let list = self.disk.list(&self.folder);
         let mut found = Found::default();
         for entry in list.map_err(|error| disk_failed(&self.folder, &error))? {
@@ -261,8 +262,8 @@ impl KeptRows {
     }
 
     /// Makes durable what may not be, in the folders that something counts on.
-    fn settle(&self, counts: impl Fn(&str) -> bool) -> Result<()> {
-        let settled = self.doubts.settle(self.disk.as_ref(), counts);
+    fn settle(&self) -> Result<()> {
+        let settled = self.doubts.settle(self.disk.as_ref());
         settled.map_err(|(path, error)| disk_failed(&path, &error))
     }
 
@@ -310,8 +311,8 @@ impl KeptRows {
 
 impl Keep for KeptRows {
     fn keep(&self, start: u64, batches: &[RecordBatch], arrived: Option<i64>) -> Result<()> {
-        // The catalog, which has the table, and the rows before these.
-        self.settle(|folder| folder.is_empty() || folder == self.folder)?;
+        // The catalog, which has the table, the rows before these, and what these may have been read from.
+        self.settle()?;
         self.retract()?;
         let parts = self.files().parts.clone();
         let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
@@ -347,7 +348,7 @@ impl Keep for KeptRows {
             return Ok(former);
         };
         // Readers have passed the rows, and must not go back to before them.
-        self.settle(|_| true)?;
+        self.settle()?;
         let name = name_of_first(last.end);
         publish(self.disk.as_ref(), &self.folder, &name, &[])
             .map_err(|error| disk_failed(&self.path(&name), &error))?;

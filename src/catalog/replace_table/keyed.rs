@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{HashMap, Result};
 
 use super::keys::{Key, Keys};
-use super::slots::{Place, Slots, cut, joined};
+use super::slots::{Place, Slots, cut, joined, joins};
 
 /// Rows that are ready to be added: no more than a slot has, and their keys.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Keyed {
             let numbers: Vec<usize> = keys.iter().map(|key| self.number(key)).collect();
             self.put(rows, numbers);
         }
-        match self.slots.untidy() {
+        match self.slots.untidy(joins(schema)) {
             Some(first) => self.write_together(schema, first),
             None => Ok(()),
         }

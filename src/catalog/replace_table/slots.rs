@@ -128,10 +128,14 @@ impl Slots {
         }
     }
 
-    /// Number of the slot from which on all are to be written together, if any are.
-    pub(super) fn untidy(&self) -> Option<u64> {
+    /// Number of the slot from which on all are to be written together, if any are. Rows that cannot be
+    /// [joined](joins) would only be written in the slots that they are in.
+    pub(super) fn untidy(&self, joins: bool) -> Option<u64> {
         if self.stored > 2 * self.live + FULL {
             return self.by_number.keys().next().copied();
+        }
+        if !joins {
+            return None;
         }
         let small = self.by_number.iter().rev();
         let small = small.take_while(|(_, slot)| slot.live < FULL / 2);
@@ -180,11 +184,16 @@ pub(super) fn cut(schema: &SchemaRef, rows: &[RecordBatch]) -> Result<Vec<Record
 /// The same rows in batches as large as a slot, the last one what is left. Values that do not fit one column stay
 /// apart.
 pub(super) fn joined(schema: &SchemaRef, batches: Vec<RecordBatch>) -> Vec<RecordBatch> {
-    let mut types = schema.fields().iter().map(|field| field.data_type());
-    if !types.all(can_be_joined) {
-        return batches;
+    match joins(schema) {
+        true => coalesced(schema, &batches).unwrap_or(batches),
+        false => batches,
     }
-    coalesced(schema, &batches).unwrap_or(batches)
+}
+
+/// Whether rows of this schema can be put into one batch.
+pub(super) fn joins(schema: &SchemaRef) -> bool {
+    let mut types = schema.fields().iter().map(|field| field.data_type());
+    types.all(can_be_joined)
 }
 
 /// Dictionaries with short keys have no room for the values of others.
