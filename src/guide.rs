@@ -78,3 +78,5 @@
 //!   it saves; below 128 rows it pays.
 //! - Handing rows to the gate batch by batch where partial aggregation is left out: by a text key it took
 //!   1.2 times the time that it takes with 65,536 rows together, which leave an eighth of the runs.
+//! - Least and greatest event time of a batch in four lanes: the iterators over them are not inlined, and a query without
+//!   keys took 1.6 times the time.

@@ -14,22 +14,16 @@ use crate::time::{Divisor, WindowShape};
 /// Slices that are counted in a table: more than this are not few.
 const MOST: u64 = 1 << 14;
 
-/// Least and greatest of some ticks. Every fourth tick is compared with its like, so that no comparison waits for
-/// the one before it.
+/// Least and greatest of some ticks.
 pub(super) fn extent(ticks: &[i64]) -> Option<(i64, i64)> {
     let first = *ticks.first()?;
-    let (mut least, mut greatest) = ([first; 4], [first; 4]);
-    let (fours, rest) = ticks.as_chunks::<4>();
-    for four in fours {
-        for ((least, greatest), tick) in least.iter_mut().zip(&mut greatest).zip(four) {
-            *least = (*least).min(*tick);
-            *greatest = (*greatest).max(*tick);
-        }
-    }
-    let ends = least.iter().zip(&greatest).chain(rest.iter().zip(rest));
-    Some(ends.fold((first, first), |(least, greatest), (low, high)| {
-        (least.min(*low), greatest.max(*high))
-    }))
+    Some(
+        ticks
+            .iter()
+            .fold((first, first), |(least, greatest), tick| {
+                (least.min(*tick), greatest.max(*tick))
+            }),
+    )
 }
 
 /// Assigns ticks without nulls; slices up to `late_through` are late. None where the slices are many, of
