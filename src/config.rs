@@ -7,7 +7,7 @@ pub use choice::{EndOfInput, InitialOrder, OnBadRecord, OutputMode, WatermarkPol
 pub use length::OptionalSpan;
 pub(crate) use length::{SpanError, parse_span};
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -120,7 +120,7 @@ impl ConfigExtension for TidegateOptions {
 }
 
 /// Reads a setting's value.
-fn read<T: FromStr + 'static>(key: &str, value: &str) -> Result<T>
+fn read<T: Setting>(key: &str, value: &str) -> Result<T>
 where
     T::Err: fmt::Display,
 {
@@ -129,7 +129,7 @@ where
             let message = format!("{key} cannot be '{value}': {reason}.");
             Refusal::new("INVALID_CONF_VALUE", "22022", message)
         };
-        let refusal = match takes::<T>() {
+        let refusal = match T::TAKES {
             Some((kind, example)) => {
                 refused(&format!("it takes {kind}")).hint(format!("write {key} = {example}"))
             }
@@ -139,23 +139,31 @@ where
     })
 }
 
-/// What a setting of a type takes, and an example, where the type's own errors do not say it.
-fn takes<T: 'static>() -> Option<(&'static str, &'static str)> {
-    let one = TypeId::of::<T>();
-    let kinds = [
-        (
-            TypeId::of::<NonZeroUsize>(),
-            ("a whole number above zero", "1000"),
-        ),
-        (
-            TypeId::of::<usize>(),
-            ("a whole number, zero or above", "10"),
-        ),
-        (TypeId::of::<bool>(), ("true or false", "true")),
-    ];
-    let found = kinds.into_iter().find(|(kind, _)| *kind == one);
-    found.map(|(_, takes)| takes)
+/// A type that settings have.
+trait Setting: FromStr {
+    /// What it takes, and an example, where its own errors do not say it.
+    const TAKES: Option<(&str, &str)> = None;
 }
+
+impl Setting for NonZeroUsize {
+    const TAKES: Option<(&str, &str)> = Some(("a whole number above zero", "1000"));
+}
+
+impl Setting for usize {
+    const TAKES: Option<(&str, &str)> = Some(("a whole number, zero or above", "10"));
+}
+
+impl Setting for bool {
+    const TAKES: Option<(&str, &str)> = Some(("true or false", "true"));
+}
+
+impl Setting for String {}
+impl Setting for OptionalSpan {}
+impl Setting for EndOfInput {}
+impl Setting for InitialOrder {}
+impl Setting for OnBadRecord {}
+impl Setting for OutputMode {}
+impl Setting for WatermarkPolicy {}
 
 fn unknown(key: &str, known: &[&str]) -> DataFusionError {
     Refusal::new(

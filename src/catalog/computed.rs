@@ -17,7 +17,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
-/// Does the work; may be called several times.
+/// Does the work; may be called several times. It is made in a function that is not `async`: that its future may be sent
+/// to other threads would be proved there with all that is in it, which takes the compiler half a minute.
 pub(super) type Work = Box<dyn Fn(Arc<TaskContext>) -> SendableRecordBatchStream + Send + Sync>;
 
 /// What a table function was asked.

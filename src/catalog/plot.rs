@@ -126,16 +126,19 @@ impl Computed for Plot {
     }
 
     async fn plan(&self, session: &SessionState) -> Result<Work> {
-        let (plot, session) = (self.clone(), session.clone());
-        Ok(Box::new(move |_| {
-            let (plot, session) = (plot.clone(), session.clone());
-            let schema = Arc::clone(&plot.schema);
-            one_batch(&schema, async move { plot.write(&session).await })
-        }))
+        Ok(self.clone().work(session.clone()))
     }
 }
 
 impl Plot {
+    fn work(self, session: SessionState) -> Work {
+        Box::new(move |_| {
+            let (plot, session) = (self.clone(), session.clone());
+            let schema = Arc::clone(&plot.schema);
+            one_batch(&schema, async move { plot.write(&session).await })
+        })
+    }
+
     /// Writes the picture; returns what was written.
     async fn write(self, session: &SessionState) -> Result<RecordBatch> {
         let picture = self

@@ -250,8 +250,10 @@ impl StreamingTable {
     }
 
     /// Whether it will have, once another definition has taken the place of its own, which reads rows alike or not.
-    pub fn mixes(&self, alike: bool) -> bool {
-        self.mixed || !alike && self.result.shown().totals.input_rows > 0
+    pub fn mixes(&self, alike: bool, run: &RunState) -> bool {
+        // An epoch that is ahead may turn out to have committed.
+        let has_read = || run.is_ahead || self.result.shown().totals.input_rows > 0;
+        self.mixed || !alike && has_read()
     }
 
     /// Refuses to look at it by a definition that another one has taken the place of.
@@ -393,10 +395,7 @@ impl StreamingTable {
 
     /// What has arrived and was not read, by source; none while a refresh reads it.
     async fn unread(&self, state: &SessionState) -> Result<Option<Vec<(String, Unread)>>> {
-        let env = ReadEnv {
-            session: Arc::new(state.clone()),
-            task: Arc::new(TaskContext::from(state)),
-        };
+        let env = ReadEnv::of(state);
         let positions = match self.run.try_lock() {
             Ok(run) => run.positions(),
             Err(_) => return Ok(None),
@@ -588,7 +587,7 @@ impl StreamingTable {
         self.may_be_corrected()?;
         let _correcting = self.correcting.lock().await;
         // It stays the definition from here on.
-        self.hold().await.check_generation(self.generation)?;
+        self.check_current(&*self.hold().await)?;
         let context = Arc::new(TaskContext::from(state));
         let correction = Correction::find(self, state, unbounded, &context).await?;
         let written = correction.to_rows()?;

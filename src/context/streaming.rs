@@ -362,8 +362,7 @@ impl StreamContext {
             return Ok(false);
         }
         run.check_plan(&plan)?;
-        // An epoch that is ahead may turn out to have committed.
-        let mixed = table.mixes(alike) || !alike && run.is_ahead;
+        let mixed = table.mixes(alike, &run);
         let other = Arc::new(other.mixed(mixed));
         if let Some(database) = &self.database
             && let Some(entry) = database.entry(table.name())

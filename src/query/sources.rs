@@ -34,13 +34,8 @@ pub(super) fn open_cursors(
     state: &mut RunState,
     settings: &TidegateOptions,
 ) -> Result<Vec<SourceUse>> {
-    let mut scans = Vec::new();
-    collect_scans(plan, &mut scans);
     let mut uses: Vec<SourceUse> = Vec::new();
-    for plan in &scans {
-        let Some(scan) = plan.downcast_ref::<StreamScanExec>() else {
-            continue;
-        };
+    for scan in scans(plan) {
         let limits = limits(settings, scan)?;
         match uses.iter_mut().find(|one| one.name == scan.source_name()) {
             Some(known) if known.limits != limits => {
@@ -105,13 +100,8 @@ pub(crate) fn reads(
     plan: &Arc<dyn ExecutionPlan>,
     settings: &TidegateOptions,
 ) -> Result<Vec<Reads>> {
-    let mut scans = Vec::new();
-    collect_scans(plan, &mut scans);
     let mut all: Vec<Reads> = Vec::new();
-    for plan in &scans {
-        let Some(scan) = plan.downcast_ref::<StreamScanExec>() else {
-            continue;
-        };
+    for scan in scans(plan) {
         let limits = limits(settings, scan)?;
         let by = limits.epoch_by.as_ref();
         let by = by.and_then(|by| scan.provider().schema().index_of(by).ok());
@@ -227,13 +217,11 @@ pub(super) async fn wait(state: &mut RunState) {
     }
 }
 
-fn collect_scans(plan: &Arc<dyn ExecutionPlan>, into: &mut Vec<Arc<dyn ExecutionPlan>>) {
-    if plan.is::<StreamScanExec>() {
-        into.push(Arc::clone(plan));
-    }
-    for child in plan.children() {
-        collect_scans(child, into);
-    }
+/// The scans of streams in a plan, in its order.
+fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<&StreamScanExec> {
+    let itself = plan.downcast_ref::<StreamScanExec>();
+    let below = plan.children().into_iter().flat_map(scans);
+    itself.into_iter().chain(below).collect()
 }
 
 /// Where epochs of a source end: its own options, else the query's settings.

@@ -122,6 +122,16 @@ pub struct ReadEnv {
     pub task: Arc<TaskContext>,
 }
 
+impl ReadEnv {
+    /// Of a session that no query runs in.
+    pub fn of(session: &SessionState) -> Self {
+        Self {
+            session: Arc::new(session.clone()),
+            task: Arc::new(TaskContext::from(session)),
+        }
+    }
+}
+
 /// What of a source has arrived and was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {

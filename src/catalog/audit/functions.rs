@@ -20,7 +20,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use super::correction::{Correction, correct_schema};
 use super::lines::{audit, audit_schema};
 use super::plans::finite;
-use super::snapshot::{Snapshot, env_of, not_again, reads_of_files, redefined};
+use super::snapshot::{Snapshot, not_again, reads_of_files, redefined};
 use crate::catalog::computed::{Computed, ComputedTable, Work, one_batch};
 use crate::catalog::functions::{find, unknown};
 use crate::catalog::registry::StreamingTables;
@@ -30,7 +30,7 @@ use crate::config::rebuilt;
 use crate::error::Refusal;
 use crate::logical::{stream_scan, stream_scans};
 use crate::query::Attached;
-use crate::source::{Reads, conform, has_lines, held};
+use crate::source::{ReadEnv, Reads, conform, has_lines, held};
 
 /// `recount('name')`: the same query as a batch, over what the sources hold now.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ async fn as_streams_read(
         let files = stream.provider.downcast_ref::<ListingTable>();
         let reads = reads.iter().find(|one| one.source == stream.name);
         if let (Some(files), Some(reads)) = (files.filter(|files| has_lines(files)), reads) {
-            let held = held(files, reads, None, &env_of(state)).await?;
+            let held = held(files, reads, None, &ReadEnv::of(state)).await?;
             tables.insert(stream.name.clone(), held.all);
         }
     }
@@ -240,13 +240,7 @@ impl Computed for Answer {
         if self.what == What::Recount {
             return Ok(rows_of(asked.recount(&state).await?, &self.schema));
         }
-        let state = Arc::new(state);
-        Ok(Box::new(move |context| {
-            let (asked, state) = (asked.clone(), Arc::clone(&state));
-            let schema = Arc::clone(&asked.schema);
-            let batch = async move { asked.compute(&state, &context).await };
-            one_batch(&schema, batch.boxed())
-        }))
+        Ok(asked.work(state))
     }
 }
 
@@ -263,6 +257,17 @@ fn rows_of(plan: Arc<dyn ExecutionPlan>, schema: &SchemaRef) -> Work {
 }
 
 impl Answer {
+    /// An audit or a correction.
+    fn work(self, state: SessionState) -> Work {
+        let state = Arc::new(state);
+        Box::new(move |context| {
+            let (asked, state) = (self.clone(), Arc::clone(&state));
+            let schema = Arc::clone(&asked.schema);
+            let batch = async move { asked.compute(&state, &context).await };
+            one_batch(&schema, batch.boxed())
+        })
+    }
+
     async fn compute(
         &self,
         state: &SessionState,

@@ -183,14 +183,6 @@ pub(super) async fn reads_of_files(
     reads(&state.create_physical_plan(&plan).await?, &settings)
 }
 
-/// What readers need of a session.
-pub(super) fn env_of(state: &SessionState) -> ReadEnv {
-    ReadEnv {
-        session: Arc::new(state.clone()),
-        task: Arc::new(TaskContext::from(state)),
-    }
-}
-
 /// The one source of a query: what it holds, what of it was read, and the rest.
 struct Source {
     all: Arc<dyn TableProvider>,
@@ -256,7 +248,7 @@ impl Source {
         position: Option<Position>,
         state: &SessionState,
     ) -> Result<Self> {
-        let held = held(files, reads, position, &env_of(state)).await?;
+        let held = held(files, reads, position, &ReadEnv::of(state)).await?;
         if let Some(file) = held.changed {
             return Err(file_changed(&file).into());
         }
@@ -309,7 +301,7 @@ async fn rest_of(
     state: &SessionState,
 ) -> Result<Vec<RecordBatch>> {
     let settings = crate::config::options(state.config_options());
-    let env = env_of(state);
+    let env = ReadEnv::of(state);
     let columns: Vec<usize> = (0..provider.schema().fields().len()).collect();
     // Here no order matters.
     let limits = Limits {

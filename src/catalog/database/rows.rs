@@ -261,7 +261,7 @@ impl KeptRows {
         put.map_err(|error| disk_failed(&self.path(name), &error))
     }
 
-    /// Makes durable what may not be, in the folders that something counts on.
+    /// Makes durable what may not be.
     fn settle(&self) -> Result<()> {
         let settled = self.doubts.settle(self.disk.as_ref());
         settled.map_err(|(path, error)| disk_failed(&path, &error))

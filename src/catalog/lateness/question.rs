@@ -47,10 +47,7 @@ impl Computed for Question {
     }
 
     async fn plan(&self, session: &SessionState) -> Result<Work> {
-        let pass = self.pass(session).await?;
-        Ok(Box::new(move |task| {
-            one_batch(&pass.schema, pass.clone().run(task))
-        }))
+        Ok(self.pass(session).await?.work())
     }
 }
 
@@ -98,6 +95,10 @@ struct Pass {
 }
 
 impl Pass {
+    fn work(self) -> Work {
+        Box::new(move |task| one_batch(&self.schema, self.clone().run(task)))
+    }
+
     async fn run(self, task: Arc<TaskContext>) -> Result<RecordBatch> {
         let mut measure = measure(&self.asked, self.unit)?;
         let env = ReadEnv {

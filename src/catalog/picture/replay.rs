@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
-use std::sync::Arc;
 
 use datafusion::common::{Result, exec_err};
-use datafusion::execution::{SessionState, TaskContext};
+use datafusion::execution::SessionState;
 
 use super::judge::{Bounds, Group, Judge};
 use super::rows::Reading;
@@ -127,10 +126,7 @@ impl Replay<'_> {
             return exec_err!("there are more than {MOST_ROWS} to read again");
         }
         let reading = Reading::new(track, judge, self.state)?;
-        let env = ReadEnv {
-            session: Arc::new(self.state.clone()),
-            task: Arc::new(TaskContext::from(self.state)),
-        };
+        let env = ReadEnv::of(self.state);
         let from = numbered.then_some(Position::Rows(before));
         if track.settings.initial_order == InitialOrder::EventTime {
             return exec_err!("what was there first was read in the order of event time");
