@@ -6,19 +6,21 @@
 //! count, sum, avg, min and max by 10,000 keys. What it does not know (grouping sets, no time, aggregates
 //! with an ORDER BY of their own) those two do.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::expressions::{Column, Literal};
+use datafusion::physical_plan::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
@@ -29,7 +31,11 @@ use futures::StreamExt;
 use super::assign::{AssignInfo, Assigner};
 use super::gate::accumulator;
 use super::{epoch, one_child};
-use crate::state::{Arguments, GateState, PartialAggregate};
+use crate::config::OutputMode;
+use crate::state::{
+    Arguments, ENOUGH_BATCHES, ENOUGH_ROWS, Epoch, GateState, Near, PartialAggregate, Slices,
+    Waiting,
+};
 
 /// Which rows an aggregate takes; none means all.
 type Filter = Option<Arc<dyn PhysicalExpr>>;
@@ -52,6 +58,7 @@ impl Aggregation {
         keys: &[Arc<dyn PhysicalExpr>],
         aggregates: &[Arc<AggregateFunctionExpr>],
         filters: &[Filter],
+        input: &Schema,
     ) -> Result<Self> {
         let arguments: Vec<_> = aggregates.iter().map(|one| one.expressions()).collect();
         let all = keys.iter().chain(arguments.iter().flatten());
@@ -71,7 +78,8 @@ impl Aggregation {
             Ok((arguments, filter.as_ref().map(over).transpose()?))
         });
         let mut expressions = keys.iter().chain(filters.iter().flatten());
-        let infallible = expressions.all(is_plain) && aggregates.iter().all(cannot_fail);
+        let infallible = expressions.all(|expr| takes_any(expr, input))
+            && aggregates.iter().all(|one| cannot_fail(one, input));
         Ok(Self {
             keys: keys.iter().map(over).collect::<Result<_>>()?,
             aggregates: aggregates.to_vec(),
@@ -118,19 +126,38 @@ fn among(expr: &Arc<dyn PhysicalExpr>, columns: &[usize]) -> Result<Arc<dyn Phys
     moved.data()
 }
 
-/// Whether evaluating an expression cannot fail: it is there already.
-fn is_plain(expr: &Arc<dyn PhysicalExpr>) -> bool {
+/// Whether evaluating an expression fails on no row: it is there already, or a number of a type with more room.
+fn takes_any(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
+    if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+        let from = cast.expr().data_type(input);
+        let fits = from.is_ok_and(|from| has_room(cast.cast_type(), &from));
+        return fits && takes_any(cast.expr(), input);
+    }
     expr.is::<Column>() || expr.is::<Literal>()
 }
 
-/// Whether an aggregate takes any row: it is one of DataFusion's that cannot overflow, over columns.
-fn cannot_fail(aggregate: &Arc<AggregateFunctionExpr>) -> bool {
-    let takes_any = match aggregate.fun().name() {
+/// Whether every number of one type has its place among those of another, its last digits aside.
+fn has_room(to: &DataType, from: &DataType) -> bool {
+    match to {
+        DataType::Float64 => from.is_integer() || from.is_floating(),
+        DataType::Int64 => from.is_integer() && *from != DataType::UInt64,
+        DataType::UInt64 => from.is_unsigned_integer(),
+        _ => false,
+    }
+}
+
+/// Whether an aggregate takes any row: it is one of DataFusion's that cannot overflow, or wraps around when it does.
+fn cannot_fail(aggregate: &Arc<AggregateFunctionExpr>, input: &Schema) -> bool {
+    let field = aggregate.field();
+    let data_type = field.data_type();
+    let fits = match aggregate.fun().name() {
         "count" | "min" | "max" => true,
-        "sum" | "avg" => aggregate.field().data_type().is_floating(),
+        "sum" => data_type.is_floating() || data_type.is_integer(),
+        "avg" => data_type.is_floating(),
         _ => false,
     };
-    takes_any && !aggregate.is_distinct() && aggregate.expressions().iter().all(is_plain)
+    let arguments = aggregate.expressions();
+    fits && !aggregate.is_distinct() && arguments.iter().all(|expr| takes_any(expr, input))
 }
 
 /// Partial states of the rows in open windows: `(slice, keys …, states …)`.
@@ -156,7 +183,7 @@ impl TimeWindowPartialExec {
         schema: SchemaRef,
         by_slice: bool,
     ) -> Result<Self> {
-        let aggregation = Aggregation::try_new(keys, aggregates, filters)?;
+        let aggregation = Aggregation::try_new(keys, aggregates, filters, &input.schema())?;
         Ok(Self::over(input, info, aggregation, schema, by_slice))
     }
 
@@ -181,6 +208,35 @@ impl TimeWindowPartialExec {
             by_slice,
             properties: Arc::new(properties),
         }
+    }
+
+    /// Whether rows may wait to be aggregated with those of later epochs: only the end of their windows asks for them
+    /// before, nothing can fail on them later, and no memory limit makes them go to disk, which only runs do.
+    pub(super) fn may_wait(&self, context: &TaskContext) -> Result<bool> {
+        let limit = context.runtime_env().memory_pool.memory_limit();
+        Ok(self.aggregation.infallible
+            && self.info.gate.mode == OutputMode::Append
+            && matches!(limit, MemoryLimit::Infinite)
+            && !epoch(context)?.is_checkpointed)
+    }
+
+    /// Partial states of rows that have waited.
+    pub(super) fn states_of(
+        &self,
+        rows: Vec<(RecordBatch, Slices)>,
+    ) -> Result<Option<RecordBatch>> {
+        let mut states = self.aggregation.new_states(self.schema())?;
+        for (batch, slices) in rows {
+            let (keys, arguments) = self.aggregation.evaluate(&batch)?;
+            states.update(&slices, &keys, &arguments)?;
+        }
+        if states.groups() == 0 {
+            return Ok(None);
+        }
+        Ok(Some(match self.by_slice {
+            true => states.finish()?,
+            false => states.finish_as_seen()?,
+        }))
     }
 }
 
@@ -254,6 +310,7 @@ impl ExecutionPlan for TimeWindowPartialExec {
         let settings = &context.session_config().options().execution;
         let keyed = !self.aggregation.keys.is_empty();
         let state = self.info.gate.state(&epoch);
+        let waits = state.has_small_epochs() && self.may_wait(&context)?;
         let probe = Probe {
             rows: settings.skip_partial_aggregation_probe_rows_threshold,
             // DataFusion's way to switch it off.
@@ -261,10 +318,17 @@ impl ExecutionPlan for TimeWindowPartialExec {
         };
         let intake = Intake {
             // What the epochs before have learned is looked at again now and then.
-            apart: !probe.off && state.is_sparse() && !epoch.number.is_multiple_of(LOOK_AGAIN),
+            apart: !(waits || probe.off)
+                && state.is_sparse()
+                && !epoch.number.is_multiple_of(LOOK_AGAIN),
+            waiting: waits.then(Vec::new),
+            waiting_rows: 0,
+            behind: VecDeque::new(),
             probe,
             state,
             assigner: Assigner::new(self.info.clone(), &epoch),
+            epoch,
+            context: Arc::clone(&context),
             states: None,
             schema: self.schema(),
             aggregation: self.aggregation.clone(),
@@ -317,18 +381,19 @@ struct Intake {
     probe: Probe,
     /// Whether rows hardly share a group, and are made states one by one.
     apart: bool,
+    /// Rows that will wait, if they stay few.
+    waiting: Option<Vec<Waiting>>,
+    waiting_rows: usize,
+    /// Rows that were to wait and have become too many: they go before those of the input.
+    behind: VecDeque<Waiting>,
+    epoch: Arc<Epoch>,
+    context: Arc<TaskContext>,
 }
 
 impl Intake {
     /// Reads until there are states to hand on: of a row each, when there is no room for more, or at the end.
     async fn states(mut self) -> Result<Option<(RecordBatch, Option<Self>)>> {
-        while let Some(batch) = self.input.next().await {
-            let columns = Some(self.aggregation.columns.as_slice());
-            let late = self.aggregation.infallible && !self.apart;
-            let (batch, slices) = self.assigner.assign(batch?, columns, late)?;
-            if slices.is_empty() {
-                continue;
-            }
+        while let Some((batch, slices)) = self.rows().await? {
             let (keys, arguments) = self.aggregation.evaluate(&batch)?;
             let mut states = match self.states.take() {
                 Some(states) => states,
@@ -348,6 +413,10 @@ impl Intake {
             self.states = Some(states);
         }
         self.assigner.finish();
+        if let Some(waiting) = self.waiting.take().filter(|waiting| !waiting.is_empty()) {
+            let runtime = self.context.runtime_env();
+            self.state.wait(waiting, &self.epoch, &runtime)?;
+        }
         let Some(states) = self.states.take().filter(|states| states.groups() > 0) else {
             return Ok(None);
         };
@@ -355,6 +424,55 @@ impl Intake {
             self.state.set_sparse(is_sparse(&states));
         }
         Ok(Some((self.finish(states)?, None)))
+    }
+
+    /// The next rows that do not wait, and their slices.
+    async fn rows(&mut self) -> Result<Option<(RecordBatch, Slices)>> {
+        loop {
+            if let Some(rows) = self.behind.pop_front() {
+                return self.no_longer_waiting(rows).map(Some);
+            }
+            let Some(batch) = self.input.next().await.transpose()? else {
+                return Ok(None);
+            };
+            let columns = Some(self.aggregation.columns.as_slice());
+            let late = self.aggregation.infallible && !self.apart;
+            let (batch, slices) = self.assigner.assign(batch, columns, late)?;
+            if slices.is_empty() {
+                continue;
+            }
+            let near = match (&self.waiting, &slices) {
+                (None, _) => None,
+                (Some(_), Slices::Near(near)) => Some(near.clone()),
+                (Some(_), Slices::Any(slices)) => Near::of(slices.values()),
+            };
+            match near {
+                Some(near) => self.let_wait(Waiting::new(batch, near)),
+                None => return Ok(Some((batch, slices))),
+            }
+        }
+    }
+
+    /// Keeps rows for the end of the epoch, unless they are too many by now.
+    fn let_wait(&mut self, rows: Waiting) {
+        let Some(waiting) = &mut self.waiting else {
+            return self.behind.push_back(rows);
+        };
+        self.waiting_rows += rows.rows();
+        waiting.push(rows);
+        if self.waiting_rows > ENOUGH_ROWS || waiting.len() > ENOUGH_BATCHES {
+            self.behind = self.waiting.take().unwrap_or_default().into();
+        }
+    }
+
+    /// Rows that were to wait, as others are: where they are made states one by one none is late.
+    fn no_longer_waiting(&self, rows: Waiting) -> Result<(RecordBatch, Slices)> {
+        let (batch, near) = rows.into_rows();
+        if !self.apart {
+            return Ok((batch, Slices::Near(near)));
+        }
+        let batch = filter_record_batch(&batch, &near.stays())?;
+        Ok((batch, Slices::Near(near.without_late())))
     }
 
     /// All states, in the order that they are to come out in.

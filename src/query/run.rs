@@ -328,7 +328,8 @@ impl Run {
             sources,
             Arc::clone(&state.state),
         );
-        let epoch = Arc::new(epoch.at(instant_of_ms(began_ms)));
+        let epoch = epoch.at(instant_of_ms(began_ms));
+        let epoch = Arc::new(epoch.checkpointed(self.checkpoint().is_some()));
         let inputs = Arc::new(Inputs::default());
         let config = self
             .context

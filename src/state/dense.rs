@@ -4,6 +4,8 @@
 //! Which slice a late row is in means nothing to anyone. Those older than the last late slice are put into that
 //! one: a straggler from long ago does not need a place for every slice since.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::BooleanArray;
 use datafusion::arrow::buffer::BooleanBuffer;
 
@@ -13,6 +15,17 @@ use crate::time::{Divisor, WindowShape};
 
 /// Slices that are counted in a table: more than this are not few.
 const MOST: u64 = 1 << 14;
+
+/// Slices that are few, where they are not counted.
+const FEW: usize = 64;
+
+/// The greatest number that divides two that are not negative.
+fn divisor_of_both(one: i64, other: i64) -> i64 {
+    match other {
+        0 => one,
+        _ => divisor_of_both(other, one % other),
+    }
+}
 
 /// Least and greatest of some ticks.
 pub(super) fn extent(ticks: &[i64]) -> Option<(i64, i64)> {
@@ -61,7 +74,7 @@ pub(super) fn assign(
     let near = Near {
         begin,
         slide: shape.slide(),
-        places,
+        places: Arc::new(places),
         used: Vec::new(),
     };
     Some(judged(near, &counts, late_through))
@@ -82,17 +95,64 @@ pub struct Near {
     /// From one place to the next.
     slide: i64,
     /// Place of each row.
-    pub places: Vec<u32>,
+    pub places: Arc<Vec<u32>>,
     /// Places of rows that are not late, ascending: those behind the late ones.
     pub used: Vec<u32>,
 }
 
 impl Near {
+    /// The places of rows whose slices are few, whatever their lengths: on the widest grid that all of them are on.
+    pub fn of(slices: &[i64]) -> Option<Self> {
+        let mut known: Vec<i64> = Vec::new();
+        let mut last = None;
+        for slice in slices {
+            if last.replace(*slice) == Some(*slice) {
+                continue;
+            }
+            if let Err(at) = known.binary_search(slice) {
+                if known.len() == FEW {
+                    return None;
+                }
+                known.insert(at, *slice);
+            }
+        }
+        let begin = *known.first()?;
+        let distances = known.iter().map(|slice| slice.checked_sub(begin));
+        let distances: Vec<i64> = distances.collect::<Option<_>>()?;
+        let slide = distances.iter().copied().fold(0, divisor_of_both).max(1);
+        let places = distances
+            .iter()
+            .map(|distance| u32::try_from(distance / slide).ok());
+        let used: Vec<u32> = places.collect::<Option<_>>()?;
+        if used.last().is_some_and(|last| u64::from(*last) >= MOST) {
+            return None;
+        }
+        let place = |slice: &i64| ((*slice - begin) / slide) as u32;
+        Some(Self {
+            begin,
+            slide,
+            places: Arc::new(slices.iter().map(place).collect()),
+            used,
+        })
+    }
+
     /// Leaves the late rows out.
     pub fn without_late(mut self) -> Self {
-        let first = self.used.first().copied().unwrap_or(u32::MAX);
-        self.places.retain(|place| *place >= first);
+        let first = self.first_open();
+        Arc::make_mut(&mut self.places).retain(|place| *place >= first);
         self
+    }
+
+    /// Which rows are not late.
+    pub fn stays(&self) -> BooleanArray {
+        let (places, first) = (self.places.as_slice(), self.first_open());
+        let open = |row: usize| places.get(row).is_some_and(|place| *place >= first);
+        BooleanArray::from(BooleanBuffer::collect_bool(places.len(), open))
+    }
+
+    /// The first place whose rows are not late.
+    fn first_open(&self) -> u32 {
+        self.used.first().copied().unwrap_or(u32::MAX)
     }
 
     /// The slice at a place.
@@ -117,12 +177,7 @@ fn judged(mut near: Near, counts: &[u32], late_through: Option<i64>) -> Assigned
             accepted.push((slice, count));
         }
     }
-    let stays = (fates.late > 0).then(|| {
-        let places = &near.places;
-        let first_open = near.used.first().copied().unwrap_or(u32::MAX);
-        let open = |row: usize| places.get(row).is_some_and(|place| *place >= first_open);
-        BooleanArray::from(BooleanBuffer::collect_bool(places.len(), open))
-    });
+    let stays = (fates.late > 0).then(|| near.stays());
     Assigned {
         slices: Slices::Near(near),
         stays,
@@ -171,6 +226,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn slices_of_any_lengths_have_places_on_one_grid() {
+        let months = [31, 0, 59, 31, 90, -31, 0, 181];
+        let near = Near::of(&months).unwrap();
+        let slices = near.places.iter().map(|place| near.slice(*place));
+        assert_eq!(slices.collect::<Vec<_>>(), months);
+        let used = near.used.iter().map(|place| near.slice(*place));
+        assert_eq!(used.collect::<Vec<_>>(), [-31, 0, 31, 59, 90, 181]);
+        let hours = Near::of(&[7_200, 3_600, 36_000]).unwrap();
+        assert_eq!(*hours.places, [1, 0, 9]);
+        assert_eq!(Near::of(&[i64::MIN]).unwrap().slice(0), i64::MIN);
+        assert_eq!(Near::of(&[5; 3]).unwrap().used, [0]);
+        assert!(Near::of(&[]).is_none());
+        assert!(Near::of(&[i64::MIN, i64::MAX]).is_none());
+        assert!(Near::of(&[0, 1, i64::MAX]).is_none());
+        let many: Vec<i64> = (0..=FEW as i64).collect();
+        assert!(Near::of(&many).is_none() && Near::of(&many[1..]).is_some());
     }
 
     #[test]
@@ -228,7 +302,7 @@ mod tests {
         let Slices::Near(near) = assigned.slices else {
             panic!("few slices");
         };
-        assert_eq!(near.places, [0, 0, 0, 1, 2, 0]);
+        assert_eq!(*near.places, [0, 0, 0, 1, 2, 0]);
         // Bounds at the limits of the type have no slice to put them into.
         assert!(assign(&shape, &ticks, Some(i64::MAX)).is_none());
         assert!(assign(&shape, &ticks, Some(i64::MIN)).is_none());

@@ -230,6 +230,8 @@ pub struct Epoch {
     pub now: Instant,
     /// Whether every window closes at its end: the input has ended.
     pub closing: bool,
+    /// Whether a checkpoint takes what it adds to the state.
+    pub is_checkpointed: bool,
     /// Rows of each source, by its name.
     pub sources: HashMap<String, SourceSlice>,
     /// State of the query.
@@ -257,6 +259,7 @@ impl Epoch {
             started_at,
             now: Instant::from_nanos(0),
             closing,
+            is_checkpointed: false,
             sources,
             state,
             turn,
@@ -271,6 +274,13 @@ impl Epoch {
     #[must_use]
     pub fn at(mut self, now: Instant) -> Self {
         self.now = now;
+        self
+    }
+
+    /// The epoch with a checkpoint, if one takes what it adds.
+    #[must_use]
+    pub fn checkpointed(mut self, is_checkpointed: bool) -> Self {
+        self.is_checkpointed = is_checkpointed;
         self
     }
 

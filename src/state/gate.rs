@@ -11,6 +11,8 @@
 //!   after    20: [run run]
 //! ```
 //!
+//! Rows of small epochs may wait to be aggregated until more have come (`waiting.rs`).
+//!
 //! Where windows hop, a run comes out once for each window that emits, its slice replaced by the
 //! window's begin; it is evicted when the newest window that holds it has closed.
 //!
@@ -22,10 +24,12 @@
 mod release;
 mod saved;
 mod spill;
+mod waiting;
 
 pub use release::{Released, SharedSlices, WindowOfSlices};
 pub(super) use saved::rows_in;
 pub use saved::{GateAdded, rows_of};
+pub use waiting::{ENOUGH_BATCHES, ENOUGH_ROWS, Ripe, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,6 +73,12 @@ impl GateShape {
             GateShape::Timeless | GateShape::Sessions => (None, None),
         };
         itself.into_iter().chain(several.into_iter().flatten())
+    }
+
+    /// Whether any window that a slice is in has closed: the oldest one then has.
+    fn is_reached(&self, slice: i64, closed: Closed) -> bool {
+        let oldest = self.windows(slice).last();
+        oldest.is_some_and(|oldest| closed.contains(oldest))
     }
 
     /// Begin of the newest window that a slice is in: when it has closed, all have.
@@ -130,6 +140,7 @@ pub struct GateState {
     indexed: bool,
     partitions: Mutex<Vec<Arc<Mutex<Partition>>>>,
     rows: Mutex<Rows>,
+    waiting: Mutex<waiting::Queue>,
     memory: StateMemory,
     files: SpillFiles,
     /// Whether there may be runs on disk.
@@ -140,6 +151,8 @@ pub struct GateState {
     intake: tokio::sync::Mutex<()>,
     /// Whether rows of the last epochs hardly shared groups.
     sparse: AtomicBool,
+    /// Whether the last epoch had few rows.
+    small: AtomicBool,
     /// The turn that may write: it moves on when an epoch is undone.
     turn: Arc<AtomicU64>,
 }
@@ -184,6 +197,7 @@ impl GateState {
             indexed: mode == OutputMode::Update && keys > 0,
             partitions: Mutex::default(),
             rows: Mutex::default(),
+            waiting: Mutex::default(),
             memory: StateMemory::new(
                 name,
                 "for the open windows; shorten the delay or close windows sooner",
@@ -191,6 +205,7 @@ impl GateState {
             files: SpillFiles::default(),
             on_disk: AtomicBool::new(false),
             sparse: AtomicBool::new(false),
+            small: AtomicBool::new(false),
             absorbed: AtomicBool::new(false),
             intake: tokio::sync::Mutex::default(),
             turn,
@@ -344,9 +359,12 @@ impl GateState {
                 freed += runs::bytes(&runs);
             }
         }
-        self.memory.free(freed);
+        let (waited, free) = lock(&self.waiting).commit(evict);
+        self.memory.free(freed + free);
         self.settle_disk();
         let mut rows = lock(&self.rows);
+        let taken_in = rows.fates.rows() <= ENOUGH_ROWS as u64;
+        self.small.store(taken_in, Ordering::Relaxed);
         for (slice, count) in std::mem::take(&mut rows.pending) {
             rows.accepted += count;
             *rows.kept.entry(slice).or_default() += count;
@@ -359,8 +377,8 @@ impl GateState {
         debug_assert!(rows.conserved(), "rows were lost or doubled");
         Ok(Turnover {
             fates: std::mem::take(&mut rows.fates),
-            added,
-            removed,
+            added: added + waited.added,
+            removed: removed + waited.removed,
         })
     }
 
@@ -418,6 +436,7 @@ impl GateState {
                 .free(pending.values().map(|runs| runs::bytes(runs)).sum());
             partition.settled = None;
         }
+        self.memory.free(lock(&self.waiting).abort());
         self.absorbed.store(false, Ordering::SeqCst);
         let mut rows = lock(&self.rows);
         rows.pending.clear();
@@ -522,14 +541,14 @@ impl GateState {
         Ok(of_partition.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// Rows of partial state held: groups, counted once for each run they are in.
+    /// Rows of state held: groups, counted once for each run they are in, and rows that wait to be aggregated.
     pub fn held_rows(&self) -> u64 {
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let rows = partitions.iter().map(|partition| {
             let kept = &lock(partition).kept;
             kept.values().map(|runs| runs::rows(runs)).sum::<u64>()
         });
-        rows.sum()
+        rows.sum::<u64>() + lock(&self.waiting).rows()
     }
 
     /// Bytes of state held in memory.

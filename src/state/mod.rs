@@ -37,8 +37,8 @@ pub use dedup::{Candidates, DedupState};
 pub use dense::Near;
 pub use epoch::{Epoch, FEW_ROWS, QueryState, RowFeed, SourceSlice};
 pub use gate::{
-    Fragments, GateAdded, GateShape, GateState, Release, Released, SharedSlices, WindowOfSlices,
-    rows_of,
+    ENOUGH_BATCHES, ENOUGH_ROWS, Fragments, GateAdded, GateShape, GateState, Release, Released,
+    Ripe, SharedSlices, Waiting, WindowOfSlices, rows_of,
 };
 pub use idleness::Idleness;
 pub use keys::{KeyNumbers, with_one_zero};

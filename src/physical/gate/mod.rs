@@ -2,6 +2,7 @@
 
 mod compact;
 mod exchange;
+mod waiting;
 mod windows;
 
 use std::fmt;
@@ -245,16 +246,20 @@ impl TimeWindowGateExec {
         &self,
         partition: usize,
         epoch: Arc<Epoch>,
-        context: &TaskContext,
+        context: Arc<TaskContext>,
     ) -> SendableRecordBatchStream {
         let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new(self.info.name());
         let memory = consumer.register(context.memory_pool());
         let (schema, info) = (self.schema(), Arc::clone(&self.info));
-        let reducer = Arc::clone(&self.reducer);
+        let (reducer, input) = (Arc::clone(&self.reducer), Arc::clone(&self.input));
+        let partitions = self.partitions();
         let released = futures::stream::once(async move {
             let release = info.release_in(&epoch);
             let state = info.state(&epoch);
+            if release.mode == OutputMode::Append {
+                waiting::ripen(&input, &info, partitions, &epoch, &context).await?;
+            }
             state.make_room(release, &runtime)?;
             if let Some(shared) = state.shared(partition, release)
                 && let Some(windows) = reducer.windows(info.keys, shared, memory)?
@@ -425,6 +430,7 @@ impl Stateful for TimeWindowGateExec {
     async fn compact(&self, context: &Arc<TaskContext>) -> Result<()> {
         let state = self.info.state(&*epoch(context)?);
         let partitions = self.partitions();
+        waiting::settle(&self.input, &self.info, partitions, &state, context).await?;
         let merged = self
             .reducer
             .compact(&state, partitions, &self.info, context);
@@ -483,7 +489,7 @@ impl ExecutionPlan for TimeWindowGateExec {
         let epoch = epoch(&context)?;
         let state = self.info.state(&epoch);
         if state.absorbed() {
-            return Ok(self.release(partition, epoch, &context));
+            return Ok(self.release(partition, epoch, context));
         }
         // A gate above another one: its rows come while it is read, the watermark known.
         let gate = self.again(Arc::clone(&self.input));
@@ -494,7 +500,7 @@ impl ExecutionPlan for TimeWindowGateExec {
                 absorb_all(&[node], &context, false).await?;
             }
             drop(intake);
-            Ok::<_, DataFusionError>(gate.release(partition, epoch, &context))
+            Ok::<_, DataFusionError>(gate.release(partition, epoch, context))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),

@@ -103,7 +103,11 @@ impl Iterator for Released {
 impl GateState {
     /// How many rows of partial state are released at the epoch's end, at most.
     pub fn releases(&self, release: Release) -> u64 {
-        self.released_in_all(release, runs::rows)
+        let waiting = match release.mode {
+            OutputMode::Append => lock(&self.waiting).reached(self.shape, release.after),
+            OutputMode::Update | OutputMode::Complete => 0,
+        };
+        waiting + self.released_in_all(release, runs::rows)
     }
 
     /// The same in what `of` counts of runs.
@@ -137,8 +141,7 @@ impl GateState {
                 }
             }
             GateShape::One | GateShape::Hopping(_) => {
-                let oldest = self.shape.windows(*slice).last();
-                match oldest.is_some_and(|oldest| release.after.contains(oldest)) {
+                match self.shape.is_reached(*slice, release.after) {
                     true => of(runs),
                     false => 0,
                 }
@@ -211,12 +214,7 @@ impl GateState {
     /// Runs of the windows that close in this epoch.
     fn closing(&self, partition: &Partition, release: Release) -> Vec<Out> {
         let mut out = Vec::new();
-        let reached = |slice: &i64| {
-            self.shape
-                .windows(*slice)
-                .last()
-                .is_some_and(|oldest| release.after.contains(oldest))
-        };
+        let reached = |slice: &i64| self.shape.is_reached(*slice, release.after);
         let kept = partition
             .kept
             .iter()

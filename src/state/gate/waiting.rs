@@ -1,0 +1,314 @@
+//! Rows that wait to be aggregated.
+//!
+//! Of an epoch of a few thousand rows most are a group of their own. Aggregated at once, they would be merged with those
+//! of the next epoch, and again with those of the one after. In append mode, where nothing can fail on them and no
+//! checkpoint asks what an epoch has added, they wait as they are: until they are many, or until a window closes that
+//! they are in. Then the rows of its slices leave, and the others go on waiting.
+//!
+//! ```text
+//!                      rows of the slices
+//! waiting              10  20  30
+//! epoch 7 adds             20  30  40
+//! W closes slice 10    10                which are aggregated, and come out with its runs
+//! waiting                  20  30
+//!                          20  30  40
+//! ```
+//!
+//! What an epoch changes is beside what is kept, so that a failed one is undone by dropping it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::take_arrays;
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::runtime_env::RuntimeEnv;
+
+use super::super::assign::Slices;
+use super::super::counts::Turnover;
+use super::super::dense::Near;
+use super::super::epoch::Epoch;
+use super::super::runs::Part;
+use super::{GateShape, GateState, lock};
+use crate::time::Closed;
+
+/// Rows that wait at most: behind an epoch that leaves more all of them are aggregated.
+const MANY_ROWS: usize = 262_144;
+
+/// Batches that wait at most.
+const MANY_BATCHES: usize = 256;
+
+/// Rows of an epoch that are enough to be aggregated by themselves.
+pub const ENOUGH_ROWS: usize = 131_072;
+
+/// Batches of an epoch that are.
+pub const ENOUGH_BATCHES: usize = 128;
+
+/// The rows of a batch that wait: those of its slices but the first ones, which have left.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    batch: RecordBatch,
+    near: Near,
+    bytes: usize,
+    /// Slices that have left.
+    left: usize,
+    /// Rows of the others.
+    rows: usize,
+}
+
+impl Waiting {
+    /// All rows of a batch that are not late, with the columns that are aggregated.
+    pub fn new(batch: RecordBatch, near: Near) -> Self {
+        let mut rows = Self {
+            bytes: Part::read(batch.clone()).bytes + near.places.len() * size_of::<u32>(),
+            rows: 0,
+            left: 0,
+            batch,
+            near,
+        };
+        rows.rows = rows.count(0..rows.near.used.len());
+        rows
+    }
+
+    /// Rows that wait.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// All of its rows.
+    pub fn into_rows(self) -> (RecordBatch, Near) {
+        (self.batch, self.near)
+    }
+
+    /// Places of some of its slices: the first one and the last one.
+    fn bounds(&self, slices: std::ops::Range<usize>) -> Option<(u32, u32)> {
+        let used = self.near.used.get(slices)?;
+        Some((*used.first()?, *used.last()?))
+    }
+
+    /// Rows of some of its slices.
+    fn count(&self, slices: std::ops::Range<usize>) -> usize {
+        let Some((first, last)) = self.bounds(slices) else {
+            return 0;
+        };
+        let places = self.near.places.iter();
+        places
+            .filter(|place| (first..=last).contains(*place))
+            .count()
+    }
+
+    /// How many of its slices are among the first ones that are so, those that have left too.
+    fn slices_while(&self, is: impl Fn(i64) -> bool) -> usize {
+        let used = self.near.used.get(self.left..).unwrap_or_default();
+        let slices = used.iter().map(|place| self.near.slice(*place));
+        self.left + slices.take_while(|slice| is(*slice)).count()
+    }
+
+    /// What is left when so many slices have gone.
+    fn without(mut self, slices: usize) -> Option<Self> {
+        if slices > self.left {
+            self.left = slices;
+            self.rows = self.count(slices..self.near.used.len());
+        }
+        (self.rows > 0).then_some(self)
+    }
+
+    /// The rows of some of its slices. Others may be among them, as late ones may: their slice is no slice that is used.
+    fn rows_of(&self, slices: std::ops::Range<usize>) -> Result<Option<(RecordBatch, Slices)>> {
+        let Some((first, last)) = self.bounds(slices.clone()) else {
+            return Ok(None);
+        };
+        let mut near = self.near.clone();
+        near.used.truncate(slices.end);
+        near.used.drain(..slices.start);
+        let wanted = self.count(slices);
+        if wanted > self.batch.num_rows() / 2 {
+            return Ok(Some((self.batch.clone(), Slices::Near(near))));
+        }
+        let (mut rows, mut places) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
+        for (row, place) in (0_u32..).zip(self.near.places.iter()) {
+            if (first..=last).contains(place) {
+                rows.push(row);
+                places.push(*place);
+            }
+        }
+        near.places = Arc::new(places);
+        // A batch without columns cannot be cut by itself.
+        let columns = take_arrays(self.batch.columns(), &UInt32Array::from(rows), None)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(wanted));
+        let batch = RecordBatch::try_new_with_options(self.batch.schema(), columns, &options)?;
+        Ok(Some((batch, Slices::Near(near))))
+    }
+}
+
+/// The rows of a gate that wait.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    kept: Vec<Waiting>,
+    /// Those of the running epoch.
+    pending: Vec<Waiting>,
+    /// What will be kept of both, once rows have left in the running epoch.
+    next: Option<Vec<Waiting>>,
+}
+
+impl Queue {
+    fn all(&self) -> impl Iterator<Item = &Waiting> {
+        self.kept.iter().chain(&self.pending)
+    }
+
+    /// Rows that are kept.
+    pub(super) fn rows(&self) -> u64 {
+        rows(&self.kept)
+    }
+
+    /// Rows that leave when these windows close.
+    pub(super) fn reached(&self, shape: GateShape, after: Closed) -> u64 {
+        if self.next.is_some() {
+            // They have left.
+            return 0;
+        }
+        let reached = self.all().map(|one| {
+            let to = one.slices_while(|slice| shape.is_reached(slice, after));
+            one.count(one.left..to) as u64
+        });
+        reached.sum()
+    }
+
+    /// Ends the epoch. Rows of slices that no window needs any more are not kept. Also the bytes that are free now.
+    pub(super) fn commit(&mut self, is_evicted: impl Fn(i64) -> bool) -> (Turnover, usize) {
+        let (before, pending) = (rows(&self.kept), rows(&self.pending));
+        let held = self.all().map(|one| one.bytes).sum::<usize>();
+        let mut next = std::mem::take(&mut self.kept);
+        next.append(&mut self.pending);
+        let next = self.next.take().unwrap_or(next);
+        let kept = next.into_iter().filter_map(|one| {
+            let gone = one.slices_while(&is_evicted);
+            one.without(gone)
+        });
+        self.kept = kept.collect();
+        let turnover = Turnover {
+            added: pending,
+            removed: before + pending - rows(&self.kept),
+            ..Turnover::default()
+        };
+        (turnover, held - bytes(&self.kept))
+    }
+
+    /// Undoes the epoch. Returns the bytes that are free now.
+    pub(super) fn abort(&mut self) -> usize {
+        self.next = None;
+        bytes(&std::mem::take(&mut self.pending))
+    }
+}
+
+fn rows(waiting: &[Waiting]) -> u64 {
+    waiting.iter().map(|one| one.rows as u64).sum()
+}
+
+fn bytes(waiting: &[Waiting]) -> usize {
+    waiting.iter().map(|one| one.bytes).sum()
+}
+
+/// Rows that leave.
+#[derive(Debug)]
+pub struct Ripe {
+    /// Rows and their slices.
+    pub rows: Vec<(RecordBatch, Slices)>,
+    /// What goes on waiting.
+    rest: Vec<Waiting>,
+}
+
+impl GateState {
+    /// Whether the epochs are so small that their rows wait.
+    pub fn has_small_epochs(&self) -> bool {
+        self.small.load(Ordering::Relaxed)
+    }
+
+    /// Keeps rows of the running epoch until they are aggregated.
+    ///
+    /// # Errors
+    /// - the memory pool has no room for them
+    /// - the epoch was undone
+    pub fn wait(&self, rows: Vec<Waiting>, epoch: &Epoch, runtime: &RuntimeEnv) -> Result<()> {
+        let bytes = bytes(&rows);
+        epoch.state.reserve(&self.memory, bytes, runtime)?;
+        let mut queue = lock(&self.waiting);
+        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
+            self.memory.free(bytes);
+            return exec_err!("the epoch was given up");
+        }
+        queue.pending.extend(rows);
+        Ok(())
+    }
+
+    /// The waiting rows of windows that close in the running epoch; none when they have left already. They leave when
+    /// they have been [taken in](Self::leave).
+    ///
+    /// # Errors
+    /// - a batch cannot be cut
+    pub fn ripe(&self, after: Closed) -> Result<Option<Ripe>> {
+        let queue = lock(&self.waiting);
+        if queue.reached(self.shape, after) == 0 {
+            return Ok(None);
+        }
+        let mut ripe = Ripe {
+            rows: Vec::new(),
+            rest: Vec::new(),
+        };
+        for one in queue.all() {
+            let to = one.slices_while(|slice| self.shape.is_reached(slice, after));
+            ripe.rows.extend(one.rows_of(one.left..to)?);
+            ripe.rest.extend(one.clone().without(to));
+        }
+        Ok(Some(ripe))
+    }
+
+    /// Takes note that ripe rows are among the runs of the running epoch.
+    pub fn leave(&self, ripe: Ripe) {
+        lock(&self.waiting).next = Some(ripe.rest);
+    }
+
+    /// All rows that wait, when they are many or when there are any and `all` is set. To be asked between epochs.
+    ///
+    /// # Errors
+    /// - a batch cannot be cut
+    pub fn many_waiting(&self, all: bool) -> Result<Vec<(RecordBatch, Slices)>> {
+        let queue = lock(&self.waiting);
+        let many = queue.rows() >= MANY_ROWS as u64 || queue.kept.len() >= MANY_BATCHES;
+        if !(many || all) {
+            return Ok(Vec::new());
+        }
+        let rows = queue
+            .kept
+            .iter()
+            .map(|one| one.rows_of(one.left..one.near.used.len()));
+        Ok(rows
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+
+    /// Puts partial states, each in its partition, in the place of all rows that wait.
+    ///
+    /// # Errors
+    /// - they are no states; then nothing is changed
+    pub fn aggregated(&self, states: Vec<(usize, Part)>) -> Result<()> {
+        let cut = states
+            .into_iter()
+            .map(|(partition, part)| Ok((partition, self.cut(part)?)));
+        let cut = cut.collect::<Result<Vec<_>>>()?;
+        let waited = std::mem::take(&mut lock(&self.waiting).kept);
+        let mut after = 0;
+        for (partition, runs) in cut {
+            let partition = self.partition(partition);
+            let mut partition = lock(&partition);
+            for (slice, run) in runs {
+                after += run.bytes;
+                partition.kept.entry(slice).or_default().push(run);
+            }
+        }
+        self.memory.change(bytes(&waited), after);
+        Ok(())
+    }
+}
