@@ -40,7 +40,7 @@ pub struct EpochProgress {
     pub open_windows: u64,
     /// Accepted rows that are still in an open window.
     pub open_rows: u64,
-    /// Groups of partial state held between epochs.
+    /// Groups of partial state held between epochs, and rows of small epochs that wait to be aggregated.
     pub open_groups: u64,
     /// Watermark by which the epoch's rows were judged: that at its start.
     pub watermark_before: Option<String>,
@@ -169,7 +169,7 @@ pub struct OperatorProgress {
     /// Accepted rows in them.
     pub open_rows: u64,
     /// Rows of state held: keys of a deduplication; of an aggregate its groups, one that several epochs
-    /// touched counted for each until they are merged.
+    /// touched counted for each until they are merged, and rows of small epochs that wait to be aggregated.
     pub state_rows: u64,
     /// Rows of state that the epoch added.
     pub state_rows_added: u64,

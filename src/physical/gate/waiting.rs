@@ -37,8 +37,7 @@ pub(super) async fn ripen(
     for (partition, part) in states(input, info, partitions, rows, context).await? {
         state.absorb(partition, part, epoch, &runtime)?;
     }
-    state.leave(ripe);
-    Ok(())
+    state.leave(ripe, epoch)
 }
 
 /// Aggregates all rows that wait when they are many, or when rows wait no longer. To be called between epochs.

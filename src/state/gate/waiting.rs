@@ -264,8 +264,16 @@ impl GateState {
     }
 
     /// Takes note that ripe rows are among the runs of the running epoch.
-    pub fn leave(&self, ripe: Ripe) {
-        lock(&self.waiting).next = Some(ripe.rest);
+    ///
+    /// # Errors
+    /// - the epoch was undone
+    pub fn leave(&self, ripe: Ripe, epoch: &Epoch) -> Result<()> {
+        let mut queue = lock(&self.waiting);
+        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
+            return exec_err!("the epoch was given up");
+        }
+        queue.next = Some(ripe.rest);
+        Ok(())
     }
 
     /// All rows that wait, when they are many or when there are any and `all` is set. To be asked between epochs.
@@ -310,5 +318,129 @@ impl GateState {
         }
         self.memory.change(bytes(&waited), after);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
+    use datafusion::arrow::datatypes::Int64Type;
+
+    use super::super::super::epoch::QueryState;
+    use super::*;
+    use crate::config::OutputMode;
+    use crate::time::{Unit, WindowShape};
+
+    /// A gate of windows of 20 that begin at every 10, and an epoch of its query.
+    fn gate(query: &Arc<QueryState>) -> (Arc<GateState>, Epoch) {
+        let shape = WindowShape::new(Unit::Second, 20, 10, 0).unwrap();
+        let epoch = Epoch::new(0, None, false, HashMap::new(), Arc::clone(query));
+        let gate = query.gate(0, |turn| {
+            GateState::new(
+                "gate",
+                GateShape::Hopping(shape),
+                0,
+                false,
+                OutputMode::Append,
+                turn,
+            )
+        });
+        (gate, epoch)
+    }
+
+    /// A row of each of these slices, which has it as its value.
+    fn rows(slices: &[i64]) -> Vec<Waiting> {
+        let values: ArrayRef = Arc::new(Int64Array::from(slices.to_vec()));
+        let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
+        vec![Waiting::new(batch, Near::of(slices).unwrap())]
+    }
+
+    fn wait(gate: &GateState, epoch: &Epoch, slices: &[i64]) {
+        gate.wait(rows(slices), epoch, &RuntimeEnv::default())
+            .unwrap();
+    }
+
+    /// The values of rows whose slice is one that is used.
+    fn values(rows: &[(RecordBatch, Slices)]) -> Vec<i64> {
+        let mut all = Vec::new();
+        for (batch, slices) in rows {
+            let Slices::Near(near) = slices else {
+                panic!("rows that wait have places");
+            };
+            let values = batch.column(0).as_primitive::<Int64Type>().values();
+            let used = values.iter().zip(near.places.iter());
+            let used = used.filter(|(_, place)| near.used.contains(place));
+            all.extend(used.map(|(value, _)| *value));
+        }
+        all
+    }
+
+    fn left(gate: &GateState) -> Vec<i64> {
+        values(&gate.many_waiting(true).unwrap())
+    }
+
+    #[test]
+    fn rows_leave_when_the_first_of_their_windows_closes() {
+        let query = Arc::new(QueryState::default());
+        let (state, epoch) = gate(&query);
+        wait(&state, &epoch, &[10, 20, 10, 30, 40, 50, 40]);
+        state.commit(OutputMode::Append, Closed::None).unwrap();
+        assert_eq!(state.held_rows(), 7);
+        let (state, epoch) = gate(&query);
+        wait(&state, &epoch, &[20, 60]);
+        assert!(state.ripe(Closed::Through(-10)).unwrap().is_none());
+        // The windows that begin at 0 and 10: slices 10 and 20 are in them.
+        let through = Closed::Through(10);
+        assert_eq!(lock(&state.waiting).reached(state.shape, through), 4);
+        let ripe = state.ripe(through).unwrap().unwrap();
+        assert_eq!(values(&ripe.rows), [10, 20, 10, 20]);
+        state.leave(ripe, &epoch).unwrap();
+        assert!(state.ripe(through).unwrap().is_none());
+        let turnover = state.commit(OutputMode::Append, through).unwrap();
+        assert_eq!((turnover.added, turnover.removed), (2, 4));
+        assert_eq!(left(&state), [30, 40, 50, 40, 60]);
+        assert_eq!(state.held_rows(), 5);
+        let bytes = state.held_bytes();
+        state.aggregated(Vec::new()).unwrap();
+        assert!(left(&state).is_empty() && bytes > 0);
+        assert_eq!((state.held_rows(), state.held_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_an_epoch_has_taken_waits_again_when_it_is_undone() {
+        let query = Arc::new(QueryState::default());
+        let (state, epoch) = gate(&query);
+        wait(&state, &epoch, &[10, 20]);
+        state.commit(OutputMode::Append, Closed::None).unwrap();
+        let bytes = state.held_bytes();
+        let (state, epoch) = gate(&query);
+        wait(&state, &epoch, &[10, 30]);
+        let ripe = |state: &GateState| state.ripe(Closed::Through(0)).unwrap().unwrap();
+        state.leave(ripe(&state), &epoch).unwrap();
+        query.abort();
+        assert_eq!((left(&state), state.held_bytes()), (vec![10, 20], bytes));
+        // What is still on its way comes too late.
+        let late = ripe(&state);
+        assert_eq!(values(&late.rows), [10]);
+        assert!(state.leave(late, &epoch).is_err());
+        let wait = state.wait(rows(&[10]), &epoch, &RuntimeEnv::default());
+        assert!(wait.is_err() && state.held_bytes() == bytes);
+        assert_eq!(left(&state), [10, 20]);
+    }
+
+    #[test]
+    fn rows_that_nobody_has_read_go_with_their_last_window() {
+        let query = Arc::new(QueryState::default());
+        let (state, epoch) = gate(&query);
+        wait(&state, &epoch, &[10, 20, 30]);
+        let turnover = state
+            .commit(OutputMode::Append, Closed::Through(10))
+            .unwrap();
+        assert_eq!((turnover.added, turnover.removed), (3, 1));
+        assert_eq!(left(&state), [20, 30]);
+        state.commit(OutputMode::Append, Closed::All).unwrap();
+        assert_eq!((state.held_rows(), state.held_bytes()), (0, 0));
     }
 }
