@@ -46,6 +46,14 @@ pub trait Stateful: Send + Sync {
         Ok(())
     }
 
+    /// Makes ready what the watermark lets through, once it is known and all rows have been taken in.
+    ///
+    /// # Errors
+    /// - those of the aggregates and of the memory pool
+    async fn ripen(&self, _context: &Arc<TaskContext>) -> Result<()> {
+        Ok(())
+    }
+
     /// Rows that are let through at the epoch's end, once it has taken in all of its rows: how many at most.
     /// None where it is not known.
     fn releases(&self, _epoch: &Epoch) -> Option<u64> {

@@ -219,6 +219,9 @@ impl Running {
             absorb_all(&parts.lowest, &self.context, self.epoch.has_few_rows()).await?;
             self.drain(parts, true).await?;
             self.fix_watermark();
+            for gate in parts.lowest.iter().filter_map(as_stateful) {
+                gate.ripen(&self.context).await?;
+            }
         }
         watch.phases.absorb = watch.lap();
         let releases = parts.gates().map(|gate| gate.releases(&self.epoch));

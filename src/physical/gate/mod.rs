@@ -257,9 +257,8 @@ impl TimeWindowGateExec {
         let released = futures::stream::once(async move {
             let release = info.release_in(&epoch);
             let state = info.state(&epoch);
-            if release.mode == OutputMode::Append {
-                waiting::ripen(&input, &info, partitions, &epoch, &context).await?;
-            }
+            // Of a gate above another one; the epoch loop has asked the others.
+            waiting::ripen(&input, &info, partitions, &epoch, &context).await?;
             state.make_room(release, &runtime)?;
             if let Some(shared) = state.shared(partition, release)
                 && let Some(windows) = reducer.windows(info.keys, shared, memory)?
@@ -355,6 +354,11 @@ impl Stateful for TimeWindowGateExec {
         }
         state.set_absorbed();
         Ok(())
+    }
+
+    async fn ripen(&self, context: &Arc<TaskContext>) -> Result<()> {
+        let epoch = epoch(context)?;
+        waiting::ripen(&self.input, &self.info, self.partitions(), &epoch, context).await
     }
 
     fn added(&self, epoch: &Epoch) -> Result<Added> {

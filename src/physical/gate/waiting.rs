@@ -11,14 +11,15 @@ use tokio::task::JoinSet;
 
 use super::GateInfo;
 use super::exchange::Exchange;
+use crate::config::OutputMode;
 use crate::physical::TimeWindowPartialExec;
 use crate::state::{Epoch, FEW_ROWS, GateState, Part, Slices};
 
 /// Rows and their slices.
 type Rows = Vec<(RecordBatch, Slices)>;
 
-/// Adds the waiting rows of windows that close in the epoch to its runs, once the watermark is known. Of its
-/// partitions the first one that is read does it.
+/// Adds the waiting rows of windows that close in the epoch to its runs, once the watermark is known. Whoever comes
+/// first does it; where there is nothing to do nobody waits for another: who is woken by a task runs behind it.
 pub(super) async fn ripen(
     input: &Arc<dyn ExecutionPlan>,
     info: &GateInfo,
@@ -28,6 +29,9 @@ pub(super) async fn ripen(
 ) -> Result<()> {
     let state = info.state(epoch);
     let after = info.release_in(epoch).after;
+    if info.mode != OutputMode::Append || !state.has_ripe(after) {
+        return Ok(());
+    }
     let _alone = state.intake().await;
     let Some(mut ripe) = state.ripe(after)? else {
         return Ok(());

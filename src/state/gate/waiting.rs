@@ -241,6 +241,11 @@ impl GateState {
         Ok(())
     }
 
+    /// Whether rows wait of windows that close in the running epoch.
+    pub fn has_ripe(&self, after: Closed) -> bool {
+        lock(&self.waiting).reached(self.shape, after) > 0
+    }
+
     /// The waiting rows of windows that close in the running epoch; none when they have left already. They leave when
     /// they have been [taken in](Self::leave).
     ///
