@@ -20,6 +20,9 @@ const TUMBLING: &str = "window(ts, '10 seconds'), k";
 const HOPPING: &str = "window(ts, '20 seconds', '10 seconds'), k";
 const SESSIONS: &str = "session_window(ts, '5 seconds'), k";
 
+/// A limit that no test reaches.
+const ROOM: usize = 1 << 34;
+
 /// A day: no window closes before the row that ends the test.
 const DELAY: &str = "INTERVAL 1 DAY";
 
@@ -230,7 +233,9 @@ async fn spilled_state_is_in_the_checkpoint_and_comes_back_under_the_limit() {
     let count = 200_000;
     let with = "max_rows_per_epoch = 20000";
     let free = whole(None, 2, TUMBLING, with, count).await.unwrap();
-    let limit = Some(usize::try_from(free.held / 4).unwrap());
+    // Without a limit rows wait as they are, and take less than the states that a checkpoint has.
+    let states = whole(Some(ROOM), 2, TUMBLING, with, count).await.unwrap();
+    let limit = Some(usize::try_from(states.held / 4).unwrap());
     let dir = tempfile::tempdir().unwrap();
     let ctx = open(dir.path(), limit, 2).await;
     create(&ctx, TUMBLING, with).await;

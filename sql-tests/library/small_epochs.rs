@@ -234,3 +234,29 @@ async fn rows_that_wait_are_among_the_rows_of_state() {
     let (before, after) = (rows(&epochs), rows(&next));
     assert!(after < before, "{before} rows of state, then {after}");
 }
+
+#[tokio::test]
+async fn batches_that_wait_for_good_are_at_most_256() {
+    let ctx = StreamContext::new().unwrap();
+    for sql in [
+        "CREATE TABLE t (ts TIMESTAMP(0), v BIGINT)",
+        "CREATE STREAMING TABLE q AS SELECT window.start, sum(v) AS s FROM STREAM t \
+         WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '10 seconds')",
+    ] {
+        ctx.sql(sql).await.unwrap().collect().await.unwrap();
+    }
+    let mut most = 0;
+    for value in 0..400 {
+        let sql = format!("INSERT INTO t VALUES (to_timestamp_seconds(1), {value})");
+        ctx.sql(&sql).await.unwrap().collect().await.unwrap();
+        most = most.max(ctx.refresh("q").await.unwrap()[0].open_groups);
+    }
+    assert!((200..=257).contains(&most), "{most} rows of state");
+    let last = "INSERT INTO t VALUES (to_timestamp_seconds(10000), 0)";
+    ctx.sql(last).await.unwrap().collect().await.unwrap();
+    ctx.refresh("q").await.unwrap();
+    let rows = ctx.sql("SELECT s FROM q").await.unwrap();
+    let rows = rows.collect().await.unwrap();
+    let rows = pretty_format_batches(&rows).unwrap().to_string();
+    assert!(rows.contains("79800"), "{rows}");
+}
