@@ -33,8 +33,7 @@ use super::gate::accumulator;
 use super::{epoch, one_child};
 use crate::config::OutputMode;
 use crate::state::{
-    Arguments, ENOUGH_BATCHES, ENOUGH_ROWS, Epoch, GateState, Near, PartialAggregate, Slices,
-    Waiting,
+    Arguments, ENOUGH_BATCHES, ENOUGH_ROWS, Epoch, GateState, PartialAggregate, Slices, Waiting,
 };
 
 /// Which rows an aggregate takes; none means all.
@@ -230,13 +229,10 @@ impl TimeWindowPartialExec {
             let (keys, arguments) = self.aggregation.evaluate(&batch)?;
             states.update(&slices, &keys, &arguments)?;
         }
-        if states.groups() == 0 {
-            return Ok(None);
+        match states.groups() {
+            0 => Ok(None),
+            _ => finish(states, self.by_slice).map(Some),
         }
-        Ok(Some(match self.by_slice {
-            true => states.finish()?,
-            false => states.finish_as_seen()?,
-        }))
     }
 }
 
@@ -408,7 +404,7 @@ impl Intake {
             let no_room = self.memory.try_resize(states.size()).is_err();
             if self.learns_to_leave_apart(&states) || no_room {
                 self.memory.free();
-                return Ok(Some((self.finish(states)?, Some(self))));
+                return Ok(Some((finish(states, self.by_slice)?, Some(self))));
             }
             self.states = Some(states);
         }
@@ -423,7 +419,7 @@ impl Intake {
         if states.rows() >= FEW_ROWS {
             self.state.set_sparse(is_sparse(&states));
         }
-        Ok(Some((self.finish(states)?, None)))
+        Ok(Some((finish(states, self.by_slice)?, None)))
     }
 
     /// The next rows that do not wait, and their slices.
@@ -441,27 +437,18 @@ impl Intake {
             if slices.is_empty() {
                 continue;
             }
-            let near = match (&self.waiting, &slices) {
-                (None, _) => None,
-                (Some(_), Slices::Near(near)) => Some(near.clone()),
-                (Some(_), Slices::Any(slices)) => Near::of(slices.values()),
+            let Some(waiting) = &mut self.waiting else {
+                return Ok(Some((batch, slices)));
             };
-            match near {
-                Some(near) => self.let_wait(Waiting::new(batch, near)),
-                None => return Ok(Some((batch, slices))),
+            let rows = match slices.into_near() {
+                Ok(near) => Waiting::new(batch, near),
+                Err(slices) => return Ok(Some((batch, slices))),
+            };
+            self.waiting_rows += rows.rows();
+            waiting.push(rows);
+            if self.waiting_rows > ENOUGH_ROWS || waiting.len() > ENOUGH_BATCHES {
+                self.behind = self.waiting.take().unwrap_or_default().into();
             }
-        }
-    }
-
-    /// Keeps rows for the end of the epoch, unless they are too many by now.
-    fn let_wait(&mut self, rows: Waiting) {
-        let Some(waiting) = &mut self.waiting else {
-            return self.behind.push_back(rows);
-        };
-        self.waiting_rows += rows.rows();
-        waiting.push(rows);
-        if self.waiting_rows > ENOUGH_ROWS || waiting.len() > ENOUGH_BATCHES {
-            self.behind = self.waiting.take().unwrap_or_default().into();
         }
     }
 
@@ -475,14 +462,6 @@ impl Intake {
         Ok((batch, Slices::Near(near.without_late())))
     }
 
-    /// All states, in the order that they are to come out in.
-    fn finish(&self, states: PartialAggregate) -> Result<RecordBatch> {
-        match self.by_slice {
-            true => states.finish(),
-            false => states.finish_as_seen(),
-        }
-    }
-
     /// Whether enough rows have been seen now to know that they hardly share groups.
     fn learns_to_leave_apart(&mut self, states: &PartialAggregate) -> bool {
         let learns = !self.probe.off && states.rows() >= self.probe.rows && is_sparse(states);
@@ -491,6 +470,14 @@ impl Intake {
             self.state.set_sparse(true);
         }
         learns
+    }
+}
+
+/// All states, in the order that they are to come out in.
+fn finish(states: PartialAggregate, by_slice: bool) -> Result<RecordBatch> {
+    match by_slice {
+        true => states.finish(),
+        false => states.finish_as_seen(),
     }
 }
 

@@ -54,7 +54,8 @@ pub trait Stateful: Send + Sync {
         Ok(())
     }
 
-    /// Rows that are let through at the epoch's end, once it has taken in all of its rows: how many at most.
+    /// Rows that are let through at the epoch's end, once it has taken in all of its rows and made them ready: how many at
+    /// most.
     /// None where it is not known.
     fn releases(&self, _epoch: &Epoch) -> Option<u64> {
         None

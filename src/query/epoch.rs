@@ -1,7 +1,8 @@
 //! One turn of the loop: a finite query over the epoch's rows, in two passes.
 //!
 //! 1. *In*: the rows of every source are read through their WATERMARK clauses into the lowest gates;
-//!    what no gate asked for is read too. Then the watermark is known.
+//!    what no gate asked for is read too. Then the watermark is known, and the gates make ready what it
+//!    closes.
 //! 2. *Out*: the plan's root is read. Gates release what the watermark has closed; a gate above
 //!    another one takes in its rows on the way.
 //!

@@ -69,6 +69,17 @@ impl Slices {
         }
     }
 
+    /// The places of the rows, which all have a slice, if their slices are few.
+    ///
+    /// # Errors
+    /// - they are not: the slices are given back
+    pub fn into_near(self) -> std::result::Result<Near, Self> {
+        match self {
+            Slices::Near(near) => Ok(near),
+            Slices::Any(slices) => Near::of(slices.values()).ok_or(Slices::Any(slices)),
+        }
+    }
+
     /// The slices of the rows that stay, which all have one.
     ///
     /// # Errors

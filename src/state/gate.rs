@@ -363,8 +363,8 @@ impl GateState {
         self.memory.free(freed + free);
         self.settle_disk();
         let mut rows = lock(&self.rows);
-        let taken_in = rows.fates.rows() <= ENOUGH_ROWS as u64;
-        self.small.store(taken_in, Ordering::Relaxed);
+        let is_small = rows.fates.rows() <= ENOUGH_ROWS as u64;
+        self.small.store(is_small, Ordering::Relaxed);
         for (slice, count) in std::mem::take(&mut rows.pending) {
             rows.accepted += count;
             *rows.kept.entry(slice).or_default() += count;

@@ -30,6 +30,7 @@ pub(super) use compact::Reducer;
 pub(super) use windows::accumulator;
 
 use self::exchange::Exchange;
+use self::waiting::Ripening;
 use super::closing::Closing;
 use super::stateful::{Added, Stateful, absorb_all};
 use super::{epoch, one_child};
@@ -241,24 +242,30 @@ impl TimeWindowGateExec {
         self.properties.partitioning.partition_count()
     }
 
+    fn ripening<'a>(&'a self, context: &'a Arc<TaskContext>) -> Ripening<'a> {
+        Ripening {
+            input: &self.input,
+            info: &self.info,
+            partitions: self.partitions(),
+            context,
+        }
+    }
+
     /// What a partition emits, once its rows are in. The work is done by who reads it.
     fn release(
         &self,
         partition: usize,
         epoch: Arc<Epoch>,
-        context: Arc<TaskContext>,
+        context: &TaskContext,
     ) -> SendableRecordBatchStream {
         let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new(self.info.name());
         let memory = consumer.register(context.memory_pool());
         let (schema, info) = (self.schema(), Arc::clone(&self.info));
-        let (reducer, input) = (Arc::clone(&self.reducer), Arc::clone(&self.input));
-        let partitions = self.partitions();
+        let reducer = Arc::clone(&self.reducer);
         let released = futures::stream::once(async move {
             let release = info.release_in(&epoch);
             let state = info.state(&epoch);
-            // Of a gate above another one; the epoch loop has asked the others.
-            waiting::ripen(&input, &info, partitions, &epoch, &context).await?;
             state.make_room(release, &runtime)?;
             if let Some(shared) = state.shared(partition, release)
                 && let Some(windows) = reducer.windows(info.keys, shared, memory)?
@@ -357,8 +364,7 @@ impl Stateful for TimeWindowGateExec {
     }
 
     async fn ripen(&self, context: &Arc<TaskContext>) -> Result<()> {
-        let epoch = epoch(context)?;
-        waiting::ripen(&self.input, &self.info, self.partitions(), &epoch, context).await
+        self.ripening(context).of_closing(&*epoch(context)?).await
     }
 
     fn added(&self, epoch: &Epoch) -> Result<Added> {
@@ -434,7 +440,7 @@ impl Stateful for TimeWindowGateExec {
     async fn compact(&self, context: &Arc<TaskContext>) -> Result<()> {
         let state = self.info.state(&*epoch(context)?);
         let partitions = self.partitions();
-        waiting::settle(&self.input, &self.info, partitions, &state, context).await?;
+        self.ripening(context).of_many(&state).await?;
         let merged = self
             .reducer
             .compact(&state, partitions, &self.info, context);
@@ -493,7 +499,7 @@ impl ExecutionPlan for TimeWindowGateExec {
         let epoch = epoch(&context)?;
         let state = self.info.state(&epoch);
         if state.absorbed() {
-            return Ok(self.release(partition, epoch, context));
+            return Ok(self.release(partition, epoch, &context));
         }
         // A gate above another one: its rows come while it is read, the watermark known.
         let gate = self.again(Arc::clone(&self.input));
@@ -504,7 +510,8 @@ impl ExecutionPlan for TimeWindowGateExec {
                 absorb_all(&[node], &context, false).await?;
             }
             drop(intake);
-            Ok::<_, DataFusionError>(gate.release(partition, epoch, context))
+            gate.ripen(&context).await?;
+            Ok::<_, DataFusionError>(gate.release(partition, epoch, &context))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),

@@ -4,87 +4,79 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use tokio::task::JoinSet;
 
 use super::GateInfo;
 use super::exchange::Exchange;
-use crate::config::OutputMode;
 use crate::physical::TimeWindowPartialExec;
 use crate::state::{Epoch, FEW_ROWS, GateState, Part, Slices};
 
 /// Rows and their slices.
 type Rows = Vec<(RecordBatch, Slices)>;
 
-/// Adds the waiting rows of windows that close in the epoch to its runs, once the watermark is known. Whoever comes
-/// first does it; where there is nothing to do nobody waits for another: who is woken by a task runs behind it.
-pub(super) async fn ripen(
-    input: &Arc<dyn ExecutionPlan>,
-    info: &GateInfo,
-    partitions: usize,
-    epoch: &Epoch,
-    context: &Arc<TaskContext>,
-) -> Result<()> {
-    let state = info.state(epoch);
-    let after = info.release_in(epoch).after;
-    if info.mode != OutputMode::Append || !state.has_ripe(after) {
-        return Ok(());
-    }
-    let _alone = state.intake().await;
-    let Some(mut ripe) = state.ripe(after)? else {
-        return Ok(());
-    };
-    let rows = std::mem::take(&mut ripe.rows);
-    let runtime = context.runtime_env();
-    for (partition, part) in states(input, info, partitions, rows, context).await? {
-        state.absorb(partition, part, epoch, &runtime)?;
-    }
-    state.leave(ripe, epoch)
+/// What it takes to aggregate rows that have waited.
+pub(super) struct Ripening<'a> {
+    /// The node below the gate, which aggregates.
+    pub input: &'a Arc<dyn ExecutionPlan>,
+    pub info: &'a GateInfo,
+    /// Partitions of the gate.
+    pub partitions: usize,
+    pub context: &'a Arc<TaskContext>,
 }
 
-/// Aggregates all rows that wait when they are many, or when rows wait no longer. To be called between epochs.
-pub(super) async fn settle(
-    input: &Arc<dyn ExecutionPlan>,
-    info: &GateInfo,
-    partitions: usize,
-    state: &GateState,
-    context: &Arc<TaskContext>,
-) -> Result<()> {
-    let Some(partial) = input.downcast_ref::<TimeWindowPartialExec>() else {
-        return Ok(());
-    };
-    let rows = state.many_waiting(!partial.may_wait(context)?)?;
-    if rows.is_empty() {
-        return Ok(());
+impl Ripening<'_> {
+    /// Adds the waiting rows of windows that close in the epoch to its runs, once the watermark is known. Whoever comes
+    /// first does it; where there is nothing to do nobody waits for another: who is woken by a task runs behind it.
+    pub(super) async fn of_closing(&self, epoch: &Epoch) -> Result<()> {
+        let state = self.info.state(epoch);
+        let after = self.info.closed_after(epoch);
+        if !state.has_ripe(after) {
+            return Ok(());
+        }
+        let _alone = state.intake().await;
+        let Some(mut ripe) = state.ripe(after)? else {
+            return Ok(());
+        };
+        let rows = std::mem::take(&mut ripe.rows);
+        let runtime = self.context.runtime_env();
+        for (partition, part) in self.states(rows).await? {
+            state.absorb(partition, part, epoch, &runtime)?;
+        }
+        state.leave(ripe, epoch)
     }
-    let states = states(input, info, partitions, rows, context).await?;
-    state.aggregated(states)
-}
 
-/// The partial states of rows, with the partition of each: of many rows computed by several tasks.
-async fn states(
-    input: &Arc<dyn ExecutionPlan>,
-    info: &GateInfo,
-    partitions: usize,
-    rows: Rows,
-    context: &Arc<TaskContext>,
-) -> Result<Vec<(usize, Part)>> {
-    let keys = info.key_range();
-    let mut tasks: JoinSet<Result<Vec<(usize, Part)>>> = JoinSet::new();
-    let mut shares = shares(rows, context.session_config().target_partitions());
-    // The last share is the caller's own.
-    let own = shares.pop().unwrap_or_default();
-    for share in shares {
-        let (input, keys) = (Arc::clone(input), keys.clone());
-        tasks.spawn(async move { aggregate(&input, share, keys, partitions) });
+    /// Aggregates all rows that wait when they are many, or when rows wait no longer. To be called between epochs.
+    pub(super) async fn of_many(&self, state: &GateState) -> Result<()> {
+        let Some(partial) = self.input.downcast_ref::<TimeWindowPartialExec>() else {
+            return Ok(());
+        };
+        let rows = state.many_waiting(!partial.may_wait(self.context)?)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        state.aggregated(self.states(rows).await?)
     }
-    let mut parts = aggregate(input, own, keys, partitions)?;
-    while let Some(more) = tasks.join_next().await {
-        parts.extend(more.map_err(|error| DataFusionError::External(Box::new(error)))??);
+
+    /// The partial states of rows, with the partition of each: of many rows computed by several tasks.
+    async fn states(&self, rows: Rows) -> Result<Vec<(usize, Part)>> {
+        let (keys, partitions) = (self.info.key_range(), self.partitions);
+        let mut tasks: JoinSet<Result<Vec<(usize, Part)>>> = JoinSet::new();
+        let mut shares = shares(rows, self.context.session_config().target_partitions());
+        // The last share is the caller's own.
+        let own = shares.pop().unwrap_or_default();
+        for share in shares {
+            let (input, keys) = (Arc::clone(self.input), keys.clone());
+            tasks.spawn(async move { aggregate(&input, share, keys, partitions) });
+        }
+        let mut parts = aggregate(self.input, own, keys, partitions)?;
+        while let Some(more) = tasks.join_next().await {
+            parts.extend(more.map_err(|error| DataFusionError::External(Box::new(error)))??);
+        }
+        Ok(parts)
     }
-    Ok(parts)
 }
 
 /// The partial states of rows, parted by the keys that they have in these columns.
@@ -95,8 +87,7 @@ fn aggregate(
     partitions: usize,
 ) -> Result<Vec<(usize, Part)>> {
     let Some(partial) = input.downcast_ref::<TimeWindowPartialExec>() else {
-        // Rows wait above no other node.
-        return Ok(Vec::new());
+        return internal_err!("rows wait above a node that does not aggregate them");
     };
     let mut parts = Vec::new();
     let states: Vec<RecordBatch> = partial.states_of(rows)?.into_iter().collect();

@@ -341,10 +341,7 @@ mod tests {
         .unwrap();
         let table = ctx.table_provider("t").await.unwrap();
         let table = table.downcast_ref::<ListingTable>().unwrap();
-        let env = ReadEnv {
-            session: Arc::new(ctx.state()),
-            task: ctx.task_ctx(),
-        };
+        let env = ReadEnv::of(&ctx.state());
         let open = async |from| {
             FilesReader::open(table, &[1], from, OnBadRecord::Fail, env.clone())
                 .await

@@ -101,13 +101,9 @@ impl Iterator for Released {
 }
 
 impl GateState {
-    /// How many rows of partial state are released at the epoch's end, at most.
+    /// How many rows of partial state are released at the epoch's end, at most: once none that waits is to be among them.
     pub fn releases(&self, release: Release) -> u64 {
-        let waiting = match release.mode {
-            OutputMode::Append => lock(&self.waiting).reached(self.shape, release.after),
-            OutputMode::Update | OutputMode::Complete => 0,
-        };
-        waiting + self.released_in_all(release, runs::rows)
+        self.released_in_all(release, runs::rows)
     }
 
     /// The same in what `of` counts of runs.

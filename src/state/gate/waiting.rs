@@ -104,6 +104,11 @@ impl Waiting {
         self.left + slices.take_while(|slice| is(*slice)).count()
     }
 
+    /// How many of its slices are in a window that has closed then, those that have left too.
+    fn slices_reached(&self, shape: GateShape, after: Closed) -> usize {
+        self.slices_while(|slice| shape.is_reached(slice, after))
+    }
+
     /// What is left when so many slices have gone.
     fn without(mut self, slices: usize) -> Option<Self> {
         if slices > self.left {
@@ -161,17 +166,10 @@ impl Queue {
         rows(&self.kept)
     }
 
-    /// Rows that leave when these windows close.
-    pub(super) fn reached(&self, shape: GateShape, after: Closed) -> u64 {
-        if self.next.is_some() {
-            // They have left.
-            return 0;
-        }
-        let reached = self.all().map(|one| {
-            let to = one.slices_while(|slice| shape.is_reached(slice, after));
-            one.count(one.left..to) as u64
-        });
-        reached.sum()
+    /// Whether any rows leave when these windows close: none when they have left already.
+    fn has_ripe(&self, shape: GateShape, after: Closed) -> bool {
+        let is_ripe = |one: &Waiting| one.slices_reached(shape, after) > one.left;
+        self.next.is_none() && self.all().any(is_ripe)
     }
 
     /// Ends the epoch. Rows of slices that no window needs any more are not kept. Also the bytes that are free now.
@@ -243,7 +241,7 @@ impl GateState {
 
     /// Whether rows wait of windows that close in the running epoch.
     pub fn has_ripe(&self, after: Closed) -> bool {
-        lock(&self.waiting).reached(self.shape, after) > 0
+        lock(&self.waiting).has_ripe(self.shape, after)
     }
 
     /// The waiting rows of windows that close in the running epoch; none when they have left already. They leave when
@@ -253,7 +251,7 @@ impl GateState {
     /// - a batch cannot be cut
     pub fn ripe(&self, after: Closed) -> Result<Option<Ripe>> {
         let queue = lock(&self.waiting);
-        if queue.reached(self.shape, after) == 0 {
+        if !queue.has_ripe(self.shape, after) {
             return Ok(None);
         }
         let mut ripe = Ripe {
@@ -261,7 +259,7 @@ impl GateState {
             rest: Vec::new(),
         };
         for one in queue.all() {
-            let to = one.slices_while(|slice| self.shape.is_reached(slice, after));
+            let to = one.slices_reached(self.shape, after);
             ripe.rows.extend(one.rows_of(one.left..to)?);
             ripe.rest.extend(one.clone().without(to));
         }
@@ -398,7 +396,7 @@ mod tests {
         assert!(state.ripe(Closed::Through(-10)).unwrap().is_none());
         // The windows that begin at 0 and 10: slices 10 and 20 are in them.
         let through = Closed::Through(10);
-        assert_eq!(lock(&state.waiting).reached(state.shape, through), 4);
+        assert!(state.has_ripe(through) && !state.has_ripe(Closed::Through(-10)));
         let ripe = state.ripe(through).unwrap().unwrap();
         assert_eq!(values(&ripe.rows), [10, 20, 10, 20]);
         state.leave(ripe, &epoch).unwrap();
