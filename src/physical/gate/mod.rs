@@ -359,6 +359,8 @@ impl Stateful for TimeWindowGateExec {
             let nothing = Part::whole(nothing);
             state.absorb(0, nothing, &epoch, &context.runtime_env())?;
         }
+        // Above another gate the watermark is known, and whoever sees that the rows are in reads what it closes.
+        self.ripen(context).await?;
         state.set_absorbed();
         Ok(())
     }
@@ -510,7 +512,6 @@ impl ExecutionPlan for TimeWindowGateExec {
                 absorb_all(&[node], &context, false).await?;
             }
             drop(intake);
-            gate.ripen(&context).await?;
             Ok::<_, DataFusionError>(gate.release(partition, epoch, &context))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(

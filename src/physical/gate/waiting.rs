@@ -28,15 +28,11 @@ pub(super) struct Ripening<'a> {
 }
 
 impl Ripening<'_> {
-    /// Adds the waiting rows of windows that close in the epoch to its runs, once the watermark is known. Whoever comes
-    /// first does it; where there is nothing to do nobody waits for another: who is woken by a task runs behind it.
+    /// Adds the waiting rows of windows that close in the epoch to its runs, once the watermark is known and before any
+    /// partition is released: not by two at a time.
     pub(super) async fn of_closing(&self, epoch: &Epoch) -> Result<()> {
         let state = self.info.state(epoch);
         let after = self.info.closed_after(epoch);
-        if !state.has_ripe(after) {
-            return Ok(());
-        }
-        let _alone = state.intake().await;
         let Some(mut ripe) = state.ripe(after)? else {
             return Ok(());
         };

@@ -239,11 +239,6 @@ impl GateState {
         Ok(())
     }
 
-    /// Whether rows wait of windows that close in the running epoch.
-    pub fn has_ripe(&self, after: Closed) -> bool {
-        lock(&self.waiting).has_ripe(self.shape, after)
-    }
-
     /// The waiting rows of windows that close in the running epoch; none when they have left already. They leave when
     /// they have been [taken in](Self::leave).
     ///
@@ -396,7 +391,8 @@ mod tests {
         assert!(state.ripe(Closed::Through(-10)).unwrap().is_none());
         // The windows that begin at 0 and 10: slices 10 and 20 are in them.
         let through = Closed::Through(10);
-        assert!(state.has_ripe(through) && !state.has_ripe(Closed::Through(-10)));
+        let is_ripe = |after| lock(&state.waiting).has_ripe(state.shape, after);
+        assert!(is_ripe(through) && !is_ripe(Closed::Through(-10)));
         let ripe = state.ripe(through).unwrap().unwrap();
         assert_eq!(values(&ripe.rows), [10, 20, 10, 20]);
         state.leave(ripe, &epoch).unwrap();
