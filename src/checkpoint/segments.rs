@@ -24,8 +24,9 @@ const PARTS: usize = 16;
 /// Rows that are not worth writing the state whole for.
 const FEW: u64 = 8_192;
 
-/// A part of so many rows is not written again.
-const LARGE: u64 = 1 << 20;
+/// A part of so many rows is not written again: to read and encode it once more costs more than to name one part more
+/// in every epoch.
+const LARGE: u64 = 1 << 16;
 
 /// What an epoch adds to one piece of its query's state.
 pub struct Piece {
