@@ -13,7 +13,8 @@ use super::aside::SetAside;
 use super::dedup::DedupState;
 use super::gate::{GateState, rows_in, rows_of};
 use super::memory::StateMemory;
-use super::sessions::{self, Session};
+use super::runs::Part;
+use super::sessions::{self, OpenSessions, Session};
 use super::times::EventTimes;
 use super::watermarks::{Observed, Watermarks};
 use crate::time::{Closed, Instant};
@@ -179,7 +180,8 @@ impl QueryState {
     ) -> Result<Vec<Session>> {
         if let Some(saved) = self.saved_piece(name) {
             let open = sessions::replay(&saved, keys, closed)?;
-            return sessions::sessions(open.as_slice(), keys);
+            let open = open.into_iter().map(Part::read).collect();
+            return OpenSessions::of(open, keys)?.list();
         }
         let gate = {
             let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);

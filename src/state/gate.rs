@@ -23,12 +23,14 @@
 
 mod release;
 mod saved;
+mod sessions;
 mod spill;
 mod waiting;
 
 pub use release::{Released, SharedSlices, WindowOfSlices};
 pub(super) use saved::rows_in;
 pub use saved::{GateAdded, rows_of};
+use sessions::fragmented_sessions;
 pub use waiting::{ENOUGH_BATCHES, ENOUGH_ROWS, Ripe, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +47,7 @@ use super::epoch::Epoch;
 use super::groups::KeyIndex;
 use super::memory::StateMemory;
 use super::runs::{self, Part, Run, TIMELESS};
-use super::sessions::{self, Session, Settled};
+use super::sessions::OpenSessions;
 use super::spill::SpillFiles;
 use crate::config::OutputMode;
 use crate::time::{Closed, WindowShape};
@@ -122,10 +124,8 @@ type Slices = BTreeMap<i64, Vec<Run>>;
 struct Partition {
     kept: Slices,
     pending: Slices,
-    /// Sessions as they are at the epoch's end, once they have been merged.
-    settled: Option<Settled>,
-    /// Sessions kept.
-    sessions: u64,
+    /// The runs of sessions, which are in no slice.
+    open: OpenSessions,
 }
 
 /// State of one gate.
@@ -215,7 +215,10 @@ impl GateState {
     fn partition(&self, index: usize) -> Arc<Mutex<Partition>> {
         let mut partitions = lock(&self.partitions);
         while partitions.len() <= index {
-            partitions.push(Arc::default());
+            partitions.push(Arc::new(Mutex::new(Partition {
+                open: OpenSessions::new(self.keys),
+                ..Partition::default()
+            })));
         }
         Arc::clone(&partitions[index])
     }
@@ -249,7 +252,7 @@ impl GateState {
     pub fn is_empty(&self, partition: usize) -> bool {
         let partition = self.partition(partition);
         let partition = lock(&partition);
-        partition.kept.is_empty() && partition.pending.is_empty()
+        partition.kept.is_empty() && partition.pending.is_empty() && partition.open.is_empty()
     }
 
     /// Notes that all of the epoch's rows have come in.
@@ -259,10 +262,7 @@ impl GateState {
 
     /// The runs of a batch, by slice.
     fn cut(&self, part: Part) -> Result<Vec<(i64, Run)>> {
-        let mut runs = match self.shape {
-            GateShape::Sessions => vec![(0, Run::part(part.batch, part.bytes))],
-            _ => runs::by_slice(part)?,
-        };
+        let mut runs = runs::by_slice(part)?;
         runs.iter_mut().for_each(|(_, run)| self.with_index(run));
         Ok(runs)
     }
@@ -286,6 +286,9 @@ impl GateState {
         epoch: &Epoch,
         runtime: &RuntimeEnv,
     ) -> Result<()> {
+        if self.shape == GateShape::Sessions {
+            return self.absorb_sessions(partition, part, epoch, runtime);
+        }
         let mut runs = self.cut(part)?;
         if self.counts_late {
             // Rows that are too late for their windows have counted in the groups without one.
@@ -382,51 +385,6 @@ impl GateState {
         })
     }
 
-    /// Keeps the sessions that are open.
-    fn commit_sessions(&self, closed: Closed) -> Result<Turnover> {
-        self.absorbed.store(false, Ordering::SeqCst);
-        let partitions: Vec<_> = lock(&self.partitions).clone();
-        for partition in &partitions {
-            let mut partition = lock(partition);
-            if partition.settled.is_none() {
-                // Nobody has read this partition: its sessions close unseen.
-                partition.settled = Some(self.settle(&partition, closed)?);
-            }
-        }
-        let mut bytes = 0;
-        let (mut before, mut after) = (0, 0);
-        let (mut added, mut removed) = (0, 0);
-        for partition in &partitions {
-            let mut partition = lock(partition);
-            let pending = std::mem::take(&mut partition.pending);
-            added += pending.values().map(|runs| runs::rows(runs)).sum::<u64>();
-            let settled = partition.settled.take().unwrap_or_default();
-            before += partition
-                .kept
-                .values()
-                .map(|runs| sessions::rows(resident(runs)))
-                .sum::<u64>();
-            removed += settled
-                .closed
-                .iter()
-                .map(|run| run.num_rows() as u64)
-                .sum::<u64>();
-            after += sessions::rows(settled.open.iter().chain(&settled.closed).cloned());
-            partition.sessions = settled.sessions;
-            let kept: Vec<Run> = settled.open.into_iter().map(Run::whole).collect();
-            bytes += runs::bytes(&kept);
-            partition.kept = Slices::from([(0, kept)]);
-        }
-        self.memory.free(self.memory.bytes().saturating_sub(bytes));
-        let fates = std::mem::take(&mut lock(&self.rows).fates);
-        debug_assert_eq!(before + fates.accepted, after, "rows were lost or doubled");
-        Ok(Turnover {
-            fates,
-            added,
-            removed,
-        })
-    }
-
     /// Undoes the running epoch.
     pub fn abort(&self) {
         for partition in lock(&self.partitions).iter() {
@@ -434,7 +392,9 @@ impl GateState {
             let pending = std::mem::take(&mut partition.pending);
             self.memory
                 .free(pending.values().map(|runs| runs::bytes(runs)).sum());
-            partition.settled = None;
+        }
+        if self.shape == GateShape::Sessions {
+            self.abort_sessions();
         }
         self.memory.free(lock(&self.waiting).abort());
         self.absorbed.store(false, Ordering::SeqCst);
@@ -446,11 +406,7 @@ impl GateState {
     /// Number of windows that hold rows and have not closed; of sessions, each key's for itself.
     pub fn open_windows(&self, closed: Closed) -> u64 {
         if self.shape == GateShape::Sessions {
-            let partitions: Vec<_> = lock(&self.partitions).clone();
-            return partitions
-                .iter()
-                .map(|partition| lock(partition).sessions)
-                .sum();
+            return self.count_sessions();
         }
         let rows = lock(&self.rows);
         let windows = rows
@@ -469,15 +425,7 @@ impl GateState {
     pub fn oldest(&self, closed: Closed) -> Option<i64> {
         match self.shape {
             GateShape::Timeless => None,
-            GateShape::Sessions => {
-                let partitions: Vec<_> = lock(&self.partitions).clone();
-                let ends = partitions.iter().filter_map(|partition| {
-                    let partition = lock(partition);
-                    let runs = partition.kept.values().flat_map(|runs| resident(runs));
-                    runs.filter_map(|run| sessions::first_end(&run)).min()
-                });
-                ends.min()
-            }
+            GateShape::Sessions => self.first_end(),
             GateShape::One | GateShape::Hopping(_) => {
                 let rows = lock(&self.rows);
                 rows.kept.keys().find_map(|slice| {
@@ -492,19 +440,7 @@ impl GateState {
     pub fn open_rows(&self) -> u64 {
         match self.shape {
             GateShape::Timeless => 0,
-            GateShape::Sessions => {
-                let partitions: Vec<_> = lock(&self.partitions).clone();
-                partitions
-                    .iter()
-                    .map(|partition| {
-                        lock(partition)
-                            .kept
-                            .values()
-                            .map(|runs| sessions::rows(resident(runs)))
-                            .sum::<u64>()
-                    })
-                    .sum()
-            }
+            GateShape::Sessions => self.rows_in_sessions(),
             GateShape::One | GateShape::Hopping(_) => lock(&self.rows).kept.values().sum(),
         }
     }
@@ -521,32 +457,13 @@ impl GateState {
         }
     }
 
-    /// The sessions that are open; none of a gate that has windows of another kind.
-    ///
-    /// # Errors
-    /// - keys of a type that cannot be grouped by
-    pub fn open_sessions(&self) -> Result<Vec<Session>> {
-        if self.shape != GateShape::Sessions {
-            return Ok(Vec::new());
-        }
-        let partitions: Vec<_> = lock(&self.partitions).clone();
-        let of_partition = partitions.iter().map(|partition| {
-            let runs: Vec<_> = lock(partition)
-                .kept
-                .values()
-                .flat_map(|runs| resident(runs))
-                .collect();
-            sessions::sessions(&runs, self.keys)
-        });
-        Ok(of_partition.collect::<Result<Vec<_>>>()?.concat())
-    }
-
     /// Rows of state held: groups, counted once for each run they are in, and rows that wait to be aggregated.
     pub fn held_rows(&self) -> u64 {
         let partitions: Vec<_> = lock(&self.partitions).clone();
         let rows = partitions.iter().map(|partition| {
-            let kept = &lock(partition).kept;
-            kept.values().map(|runs| runs::rows(runs)).sum::<u64>()
+            let partition = lock(partition);
+            let kept = partition.kept.values().map(|runs| runs::rows(runs));
+            kept.sum::<u64>() + partition.open.held() as u64
         });
         rows.sum::<u64>() + lock(&self.waiting).rows()
     }
@@ -564,32 +481,28 @@ impl GateState {
     /// Runs of a partition that are to be merged: the newest of a slice that has more than `limit`, and
     /// with them older ones that are no larger than they together. So a row is merged as often as the
     /// number of rows doubles, and a large run is not read for the sake of small ones; one on disk and those
-    /// before it neither. All sessions when they are in pieces, each of another epoch.
-    pub fn fragmented(&self, partition: usize, limit: usize) -> Vec<Fragments> {
+    /// before it neither. All sessions when they are in many rows, each of another epoch.
+    ///
+    /// # Errors
+    /// - sessions cannot be told from each other
+    pub fn fragmented(&self, partition: usize, limit: usize) -> Result<Vec<Fragments>> {
         let partition = self.partition(partition);
-        let partition = lock(&partition);
-        let whole = partition
-            .sessions
-            .saturating_mul(2)
-            .saturating_add(limit as u64);
-        let first = |runs: &[Run]| match self.shape {
-            GateShape::Sessions => (runs::rows(runs) > whole).then_some(0),
-            _ => {
-                let from = self.behind_disk(runs);
-                let rest = runs.get(from..).unwrap_or_default();
-                (rest.len() > limit).then(|| from + runs::newest(rest, limit))
-            }
-        };
+        let mut partition = lock(&partition);
+        if self.shape == GateShape::Sessions {
+            return fragmented_sessions(&mut partition.open, limit);
+        }
         let slices = partition.kept.iter().filter_map(|(slice, runs)| {
-            let first = first(runs)?;
+            let from = self.behind_disk(runs);
+            let rest = runs.get(from..).unwrap_or_default();
+            let first = (rest.len() > limit).then(|| from + runs::newest(rest, limit))?;
             let rest = runs.get(first..).unwrap_or_default();
             Some(Fragments {
                 slice: *slice,
                 first,
-                runs: resident(rest).collect(),
+                runs: rest.iter().filter_map(Run::in_memory).cloned().collect(),
             })
         });
-        slices.collect()
+        Ok(slices.collect())
     }
 
     /// The runs as those of one window, which begins where their slice does. None of sessions, nor of groups
@@ -610,7 +523,18 @@ impl GateState {
     }
 
     /// Puts merged runs in the place of those that they were merged from: the same groups.
-    pub fn compacted(&self, partition: usize, of: &Fragments, merged: Vec<RecordBatch>) {
+    ///
+    /// # Errors
+    /// - they are no runs; then nothing is changed
+    pub fn compacted(
+        &self,
+        partition: usize,
+        of: &Fragments,
+        merged: Vec<RecordBatch>,
+    ) -> Result<()> {
+        if self.shape == GateShape::Sessions {
+            return self.merged_sessions(partition, merged);
+        }
         let mut merged: Vec<Run> = merged.into_iter().map(Run::whole).collect();
         merged.iter_mut().for_each(|run| self.with_index(run));
         let after = runs::bytes(&merged);
@@ -621,17 +545,22 @@ impl GateState {
         runs.truncate(of.first);
         runs.extend(merged);
         self.memory.change(before, after);
+        Ok(())
     }
 
     /// All runs of earlier epochs, one after the other; what is on disk is read on the way.
     pub fn all_runs(&self) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
         let partitions: Vec<_> = lock(&self.partitions).clone();
-        let mut all = Vec::new();
+        let (mut all, mut open) = (Vec::new(), Vec::new());
         for partition in &partitions {
             let partition = lock(partition);
             all.extend(partition.kept.values().flatten().cloned());
+            match partition.open.runs() {
+                Ok(runs) => open.extend(runs.into_iter().map(Ok)),
+                Err(error) => open.push(Err(error)),
+            }
         }
-        all.into_iter().map(|run| run.load())
+        all.into_iter().map(|run| run.load()).chain(open)
     }
 
     /// Puts the same runs in the place of those there are, in as many partitions as are given.
@@ -639,6 +568,9 @@ impl GateState {
     /// # Errors
     /// - they are no runs; then nothing is changed
     pub fn replace_all(&self, partitions: Vec<Vec<Part>>) -> Result<()> {
+        if self.shape == GateShape::Sessions {
+            return self.replace_sessions(partitions);
+        }
         let (mut new, mut after) = (Vec::new(), 0);
         for parts in partitions {
             let mut partition = Partition::default();
@@ -662,9 +594,4 @@ impl GateState {
         self.memory.change(before.sum(), after);
         Ok(())
     }
-}
-
-/// The rows of runs that are in memory.
-fn resident(runs: &[Run]) -> impl Iterator<Item = RecordBatch> + '_ {
-    runs.iter().filter_map(Run::in_memory).cloned()
 }

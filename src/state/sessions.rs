@@ -8,29 +8,31 @@
 //! key b        [3-----6)                              one session:  [3, 6)
 //! ```
 //!
-//! Merging is associative, so fragments of an epoch merge with the sessions kept from earlier ones in
-//! the same way. Source: Spark's `session_window`.
+//! Merging is associative: an epoch merges its own stretches ([`merge`]), and the gate joins what is left of them with
+//! the sessions that are open ([`OpenSessions`]), at the cost of the epoch's rows. Source: Spark's `session_window`.
 
-use std::collections::BTreeMap;
+mod index;
+mod open;
+
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
-use datafusion::arrow::compute::{concat_batches, filter_record_batch, min, not, sum};
+use datafusion::arrow::compute::{concat_batches, filter_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::common::{Result, internal_datafusion_err};
+
+pub(super) use open::OpenSessions;
 
 use super::keys::{KeyNumbers, with_one_zero};
 use crate::time::Closed;
 
-/// Bounds of the session of each row, and how many sessions there are.
+/// Bounds of the session of each row.
 #[derive(Debug)]
 pub struct Merged {
     /// Start of the row's session.
     pub starts: Int64Array,
     /// End of the row's session.
     pub ends: Int64Array,
-    /// Number of sessions.
-    pub sessions: u64,
 }
 
 /// Merges the stretches of rows with equal keys.
@@ -54,18 +56,17 @@ pub fn merge(keys: &[ArrayRef], starts: &Int64Array, ends: &Int64Array) -> Resul
             };
         }
     }
-    let (mut sessions, mut from) = (0, 0);
+    let mut from = 0;
     // Where a key began, the next one begins now.
     for to in begins {
         let of_key = stretches.get_mut(from..to).unwrap_or_default();
-        sessions += sweep(of_key, &mut bounds);
+        sweep(of_key, &mut bounds);
         from = to;
     }
     let (starts, ends): (Vec<i64>, Vec<i64>) = bounds.into_iter().unzip();
     Ok(Merged {
         starts: starts.into(),
         ends: ends.into(),
-        sessions,
     })
 }
 
@@ -101,10 +102,10 @@ fn counted(keys: &[usize], count: usize) -> Vec<usize> {
     rows
 }
 
-/// Merges the stretches of one key: gives each row its session's bounds, and returns their number.
-fn sweep(stretches: &mut [Stretch], bounds: &mut [(i64, i64)]) -> u64 {
+/// Merges the stretches of one key: gives each row its session's bounds.
+fn sweep(stretches: &mut [Stretch], bounds: &mut [(i64, i64)]) {
     stretches.sort_unstable_by_key(|stretch| stretch.start);
-    let (mut rest, mut sessions) = (&*stretches, 0);
+    let mut rest = &*stretches;
     while let Some(first) = rest.first() {
         let mut end = first.end;
         let touches = |next: &&Stretch| {
@@ -119,9 +120,8 @@ fn sweep(stretches: &mut [Stretch], bounds: &mut [(i64, i64)]) -> u64 {
                 *bound = (first.start, end);
             }
         }
-        (rest, sessions) = (behind, sessions + 1);
+        rest = behind;
     }
-    sessions
 }
 
 /// A session, and how many rows were aggregated into it.
@@ -133,75 +133,6 @@ pub struct Session {
     pub end: i64,
     /// Its rows.
     pub rows: u64,
-}
-
-/// The sessions of runs `(start, end, keys …, states …, rows)`, in the order of their keys' first rows.
-pub(super) fn sessions(runs: &[RecordBatch], keys: usize) -> Result<Vec<Session>> {
-    let Some(first) = runs.first() else {
-        return Ok(Vec::new());
-    };
-    let all = concat_batches(&first.schema(), runs)?;
-    let merged = merge(key_columns(&all, keys), bound(&all, 0)?, bound(&all, 1)?)?;
-    let (numbers, _) = numbered(key_columns(&all, keys), all.num_rows())?;
-    let counts = bound(&all, all.num_columns().saturating_sub(1))?;
-    let bounds = merged.starts.values().iter().zip(merged.ends.values());
-    let mut sessions: BTreeMap<(usize, i64), Session> = BTreeMap::new();
-    for ((key, (begin, end)), rows) in numbers.iter().zip(bounds).zip(counts.values()) {
-        let session = sessions.entry((*key, *begin)).or_insert(Session {
-            begin: *begin,
-            end: *end,
-            rows: 0,
-        });
-        session.rows += rows.unsigned_abs();
-    }
-    Ok(sessions.into_values().collect())
-}
-
-/// What becomes of runs `(start, end, keys …, states …, rows)` at the end of an epoch.
-#[derive(Debug, Default)]
-pub(super) struct Settled {
-    /// Rows of sessions that have closed.
-    pub closed: Option<RecordBatch>,
-    /// Rows of sessions that stay.
-    pub open: Option<RecordBatch>,
-    /// Sessions that stay.
-    pub sessions: u64,
-}
-
-/// Merges all runs of a partition and parts them by whether their session has closed.
-pub(super) fn settle(runs: &[RecordBatch], keys: usize, closed: Closed) -> Result<Settled> {
-    let Some(first) = runs.first() else {
-        return Ok(Settled::default());
-    };
-    let all = concat_batches(&first.schema(), runs)?;
-    let merged = merge(key_columns(&all, keys), bound(&all, 0)?, bound(&all, 1)?)?;
-    let closes: BooleanArray = merged
-        .ends
-        .iter()
-        .map(|end| end.map(|end| closed.contains(end)))
-        .collect();
-    let mut columns = all.columns().to_vec();
-    columns.splice(
-        0..2,
-        [
-            Arc::new(merged.starts) as ArrayRef,
-            Arc::new(merged.ends) as ArrayRef,
-        ],
-    );
-    let all = RecordBatch::try_new(first.schema(), columns)?;
-    let open = filter_record_batch(&all, &not(&closes)?)?;
-    let gone = filter_record_batch(&all, &closes)?;
-    // Sessions are counted again only when some have left.
-    let sessions = match gone.num_rows() {
-        0 => merged.sessions,
-        _ => merge(key_columns(&open, keys), bound(&open, 0)?, bound(&open, 1)?)?.sessions,
-    };
-    let some = |batch: RecordBatch| (batch.num_rows() > 0).then_some(batch);
-    Ok(Settled {
-        closed: some(gone),
-        open: some(open),
-        sessions,
-    })
 }
 
 /// A run with one more column: the bound of the sessions that had closed when its epoch began, null where none
@@ -294,9 +225,22 @@ impl Open {
     }
 }
 
+/// A run with the bounds of the sessions of its rows.
+fn with_sessions(run: &RecordBatch, starts: Int64Array, ends: Int64Array) -> Result<RecordBatch> {
+    let mut columns = run.columns().to_vec();
+    let bounds = [Arc::new(starts) as ArrayRef, Arc::new(ends) as ArrayRef];
+    columns.splice(0..2, bounds);
+    Ok(RecordBatch::try_new(run.schema(), columns)?)
+}
+
 /// The key columns behind the two bounds.
 fn key_columns(run: &RecordBatch, keys: usize) -> &[ArrayRef] {
     run.columns().get(2..2 + keys).unwrap_or_default()
+}
+
+/// How many accepted rows are in each row of a run: its last column.
+fn counts(run: &RecordBatch) -> Result<&Int64Array> {
+    bound(run, run.num_columns().saturating_sub(1))
 }
 
 /// A column of numbers: the first two are the bounds, the last one counts rows.
@@ -307,18 +251,6 @@ fn bound(run: &RecordBatch, at: usize) -> Result<&Int64Array> {
         .ok_or_else(|| {
             internal_datafusion_err!("a run of sessions has its bounds first and its rows last")
         })
-}
-
-/// Where the first session of a run ends.
-pub(super) fn first_end(run: &RecordBatch) -> Option<i64> {
-    min(bound(run, 1).ok()?)
-}
-
-/// Rows that were aggregated into runs: the sum of their last column.
-pub(super) fn rows(runs: impl Iterator<Item = RecordBatch>) -> u64 {
-    let counts =
-        runs.filter_map(|run| sum(run.columns().last()?.as_primitive_opt::<Int64Type>()?));
-    counts.map(i64::unsigned_abs).sum()
 }
 
 #[cfg(test)]
@@ -370,10 +302,13 @@ mod tests {
             run(&[(24, 41)], Closed::Through(20)),
         ];
         let open = replay(&epochs, 1, Closed::Through(22)).unwrap().unwrap();
-        let settled = settle(&[open], 1, Closed::None).unwrap();
-        let open = settled.open.unwrap();
-        assert_eq!((settled.sessions, open.num_rows()), (1, 3));
-        let starts = bound(&open, 0).unwrap().values().to_vec();
+        assert_eq!(open.num_rows(), 3);
+        let merged = merge(
+            key_columns(&open, 1),
+            bound(&open, 0).unwrap(),
+            bound(&open, 1).unwrap(),
+        );
+        let starts = merged.unwrap().starts.values().to_vec();
         assert_eq!(starts, [15, 15, 15]);
         assert!(replay(&epochs, 1, Closed::Through(50)).unwrap().is_none());
     }

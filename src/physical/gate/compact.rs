@@ -67,20 +67,20 @@ struct Share {
 
 impl Share {
     /// Puts what was merged in its place. Whether that is all.
-    fn put_back(self, state: &GateState) -> bool {
+    fn put_back(self, state: &GateState) -> Result<bool> {
         let all = self.merged.len() == self.slices.len();
         for (fragments, merged) in self.slices.iter().zip(self.merged) {
-            state.compacted(self.partition, fragments, merged);
+            state.compacted(self.partition, fragments, merged)?;
         }
-        all
+        Ok(all)
     }
 }
 
 /// The slices that have more runs than `limit`, one partition after the other.
-fn shares(state: &GateState, partitions: usize, limit: usize) -> Vec<Share> {
+fn shares(state: &GateState, partitions: usize, limit: usize) -> Result<Vec<Share>> {
     let mut shares: Vec<Share> = Vec::new();
     for partition in 0..partitions {
-        for fragments in state.fragmented(partition, limit) {
+        for fragments in state.fragmented(partition, limit)? {
             let rows: usize = fragments.runs.iter().map(RecordBatch::num_rows).sum();
             match shares.last_mut() {
                 Some(last) if last.partition == partition && last.rows < TOGETHER => {
@@ -96,7 +96,7 @@ fn shares(state: &GateState, partitions: usize, limit: usize) -> Vec<Share> {
             }
         }
     }
-    shares
+    Ok(shares)
 }
 
 impl Reducer {
@@ -112,7 +112,7 @@ impl Reducer {
             OutputMode::Update => SEARCHED_RUNS,
             OutputMode::Append | OutputMode::Complete => RUNS,
         };
-        let shares = shares(state, partitions, limit);
+        let shares = shares(state, partitions, limit)?;
         let rows: usize = shares.iter().map(|share| share.rows).sum();
         let fragmented: BTreeSet<usize> = shares.iter().map(|share| share.partition).collect();
         let at_once = fragmented.len();
@@ -121,7 +121,7 @@ impl Reducer {
         }
         for share in shares {
             let merged = self.merged(share, state, info, context).await?;
-            if !merged.put_back(state) {
+            if !merged.put_back(state)? {
                 return Ok(());
             }
         }
@@ -150,7 +150,7 @@ impl Reducer {
                 return Ok(());
             };
             let merged = merged.map_err(|error| DataFusionError::External(Box::new(error)))??;
-            if !merged.put_back(state) {
+            if !merged.put_back(state)? {
                 // No more is begun.
                 shares = Vec::new().into_iter();
             }
@@ -428,7 +428,8 @@ mod tests {
     /// The runs of every slice merged by DataFusion's aggregate.
     async fn reduced(reducer: &Reducer, state: &GateState) -> Vec<RecordBatch> {
         let mut reduced = Vec::new();
-        for fragments in (0..2).flat_map(|partition| state.fragmented(partition, RUNS)) {
+        let fragmented = (0..2).map(|partition| state.fragmented(partition, RUNS).unwrap());
+        for fragments in fragmented.flatten() {
             assert_eq!(fragments.runs.len(), EPOCHS as usize);
             let merged = reducer.merge(fragments.runs, &Arc::default()).await;
             reduced.append(&mut merged.unwrap());

@@ -8,10 +8,10 @@ use datafusion::common::Result;
 
 use super::super::groups::Groups;
 use super::super::runs::{self, Run, TIMELESS};
-use super::super::sessions::{self, Settled};
-use super::{GateShape, GateState, Partition, Release, Slices, lock, resident};
+use super::sessions::released_sessions;
+use super::{GateShape, GateState, Partition, Release, Slices, lock};
 use crate::config::OutputMode;
-use crate::time::{Closed, WindowShape};
+use crate::time::WindowShape;
 
 /// A window, and its slices among [`SharedSlices::slices`].
 #[derive(Debug, Clone)]
@@ -103,6 +103,9 @@ impl Iterator for Released {
 impl GateState {
     /// How many rows of partial state are released at the epoch's end, at most: once none that waits is to be among them.
     pub fn releases(&self, release: Release) -> u64 {
+        if self.shape == GateShape::Sessions {
+            return self.released_sessions(release);
+        }
         self.released_in_all(release, runs::rows)
     }
 
@@ -127,15 +130,7 @@ impl GateState {
         let append = release.mode == OutputMode::Append;
         let counts = slices.iter().map(|(slice, runs)| match self.shape {
             _ if !append => of(runs),
-            GateShape::Timeless => 0,
-            GateShape::Sessions => {
-                let ends = runs.iter().filter_map(Run::in_memory);
-                let ends = ends.filter_map(sessions::first_end);
-                match ends.min().is_some_and(|end| release.after.contains(end)) {
-                    true => of(runs),
-                    false => 0,
-                }
-            }
+            GateShape::Timeless | GateShape::Sessions => 0,
             GateShape::One | GateShape::Hopping(_) => {
                 match self.shape.is_reached(*slice, release.after) {
                     true => of(runs),
@@ -155,7 +150,9 @@ impl GateState {
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
         if self.shape == GateShape::Sessions {
-            return self.sessions(&mut partition, release);
+            let sessions = released_sessions(&mut partition.open, release)?;
+            let out = sessions.into_iter().map(|batch| Out::made(batch, 0));
+            return Ok(Released::new(out.collect()));
         }
         Ok(Released::new(match release.mode {
             OutputMode::Append => self.closing(&partition, release),
@@ -181,30 +178,6 @@ impl GateState {
             GateShape::One => in_many_runs(&partition, release),
             GateShape::Sessions | GateShape::Timeless => None,
         }
-    }
-
-    /// Runs of the sessions that close in this epoch, or of all sessions in complete mode.
-    fn sessions(&self, partition: &mut Partition, release: Release) -> Result<Released> {
-        let closed = match release.mode {
-            OutputMode::Complete => Closed::None,
-            OutputMode::Append | OutputMode::Update => release.after,
-        };
-        let settled = self.settle(partition, closed)?;
-        let out = match release.mode {
-            OutputMode::Complete => settled.open.clone(),
-            OutputMode::Append | OutputMode::Update => settled.closed.clone(),
-        };
-        partition.settled = Some(settled);
-        let out = out.into_iter().map(|batch| Out::made(batch, 0));
-        Ok(Released::new(out.collect()))
-    }
-
-    /// Merges the sessions of a partition. When nothing has come and nothing can close, they stay as
-    /// they are.
-    pub(super) fn settle(&self, partition: &Partition, closed: Closed) -> Result<Settled> {
-        let held = partition.kept.values().chain(partition.pending.values());
-        let runs: Vec<RecordBatch> = held.flat_map(|runs| resident(runs)).collect();
-        sessions::settle(&runs, self.keys, closed)
     }
 
     /// Runs of the windows that close in this epoch.

@@ -9,7 +9,7 @@ use datafusion::common::{Result, internal_datafusion_err};
 
 use super::{GateShape, GateState, Partition, Rows, lock};
 use crate::checkpoint::{Piece, Until, Whole};
-use crate::state::runs::{self, Part, Run};
+use crate::state::runs::{Part, Run};
 use crate::state::sessions;
 use crate::time::Closed;
 
@@ -32,6 +32,8 @@ impl GateState {
             runs.extend(
                 pending.flat_map(|(slice, runs)| runs.iter().map(|run| (*slice, run.clone()))),
             );
+            let pending = partition.open.pending().iter();
+            runs.extend(pending.map(|run| (0, Run::part(run.batch.clone(), run.bytes))));
         }
         let rows = lock(&self.rows);
         GateAdded {
@@ -152,19 +154,6 @@ impl GateState {
             accepted,
             ..Rows::default()
         };
-        self.put_back(partition, bytes);
-        Ok(())
-    }
-
-    fn restore_sessions(&self, runs: &[RecordBatch], closed: Closed) -> Result<()> {
-        let mut partition = Partition::default();
-        if let Some(open) = sessions::replay(runs, self.keys, closed)? {
-            let settled = sessions::settle(&[open], self.keys, Closed::None)?;
-            partition.sessions = settled.sessions;
-            let kept = settled.open.into_iter().map(Run::whole).collect();
-            partition.kept.insert(0, kept);
-        }
-        let bytes = partition.kept.values().map(|runs| runs::bytes(runs)).sum();
         self.put_back(partition, bytes);
         Ok(())
     }

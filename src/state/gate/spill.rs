@@ -171,6 +171,9 @@ impl GateState {
     /// # Errors
     /// - the state cannot be written to disk
     pub fn make_room(&self, release: Release, runtime: &RuntimeEnv) -> Result<()> {
+        if !self.can_spill() {
+            return Ok(());
+        }
         let pool = &runtime.memory_pool;
         let MemoryLimit::Finite(limit) = pool.memory_limit() else {
             return Ok(());
