@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, PrimitiveArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use datafusion::arrow::datatypes::{
     ArrowPrimitiveType, DataType, Field, Float16Type, Float32Type, Float64Type, Int64Type, Schema,
     SchemaRef,
@@ -12,6 +12,7 @@ use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
+use super::key_columns::KeyColumns;
 use super::key_table::KeyTable;
 
 /// Numbers keys from 0 in the order in which they are first seen. Without key columns every row has number 0.
@@ -25,6 +26,8 @@ enum Numbers {
     One,
     /// By a table, as long as the keys of the one column lie close together; with the column's schema.
     Table(KeyTable, SchemaRef),
+    /// By the numbers of several columns, as long as these are few; with the columns' schema.
+    Columns(KeyColumns, SchemaRef),
     /// By DataFusion's groups.
     Hashed(Box<dyn GroupValues>),
 }
@@ -48,7 +51,10 @@ impl KeyNumbers {
         let numbers = match keys.fields().len() {
             0 => Numbers::One,
             1 if integers => Numbers::Table(KeyTable::default(), keys),
-            _ => Numbers::Hashed(new_group_values(keys, &GroupOrdering::None)?),
+            _ => match KeyColumns::try_new(&keys)? {
+                Some(columns) => Numbers::Columns(columns, keys),
+                None => Numbers::Hashed(new_group_values(keys, &GroupOrdering::None)?),
+            },
         };
         Ok(Self { numbers })
     }
@@ -75,6 +81,7 @@ impl KeyNumbers {
         match &self.numbers {
             Numbers::One => 1,
             Numbers::Table(table, _) => table.count(),
+            Numbers::Columns(columns, _) => columns.count(),
             Numbers::Hashed(values) => values.len(),
         }
     }
@@ -84,6 +91,7 @@ impl KeyNumbers {
         match &self.numbers {
             Numbers::One => 0,
             Numbers::Table(table, _) => table.size(),
+            Numbers::Columns(columns, _) => columns.size(),
             Numbers::Hashed(values) => values.size(),
         }
     }
@@ -101,16 +109,38 @@ impl KeyNumbers {
                 let key = key.and_then(|key| key.as_primitive_opt::<Int64Type>());
                 let in_table = key.is_some_and(|key| table.number(key, into));
                 if !in_table {
-                    let mut values = new_group_values(Arc::clone(schema), &GroupOrdering::None)?;
-                    // Seen first, the known keys keep their numbers.
-                    values.intern(&[table.take()], into)?;
-                    into.clear();
-                    values.intern(keys, into)?;
-                    self.numbers = Numbers::Hashed(values);
+                    let (schema, known) = (Arc::clone(schema), vec![table.take()]);
+                    self.hash(schema, &known, keys, into)?;
+                }
+            }
+            Numbers::Columns(columns, schema) => {
+                if !columns.number(keys, rows, into)? {
+                    let (schema, known) = (Arc::clone(schema), columns.take()?);
+                    self.hash(schema, &known, keys, into)?;
                 }
             }
             Numbers::Hashed(values) => values.intern(keys, into)?,
         }
+        Ok(())
+    }
+
+    /// Numbers keys by DataFusion's groups from here on.
+    fn hash(
+        &mut self,
+        schema: SchemaRef,
+        known: &[ArrayRef],
+        keys: &[ArrayRef],
+        into: &mut Vec<usize>,
+    ) -> Result<()> {
+        let mut values = new_group_values(schema, &GroupOrdering::None)?;
+        into.clear();
+        if known.first().is_some_and(|first| !first.is_empty()) {
+            // Seen first, the known keys keep their numbers.
+            values.intern(known, into)?;
+            into.clear();
+        }
+        values.intern(keys, into)?;
+        self.numbers = Numbers::Hashed(values);
         Ok(())
     }
 
@@ -121,6 +151,7 @@ impl KeyNumbers {
     pub fn finish(self) -> Result<Vec<ArrayRef>> {
         match self.numbers {
             Numbers::Table(mut table, _) if table.count() > 0 => Ok(vec![table.take()]),
+            Numbers::Columns(mut columns, _) if columns.count() > 0 => columns.take(),
             Numbers::Hashed(mut values) if !values.is_empty() => values.emit(EmitTo::All),
             _ => Ok(vec![]),
         }
@@ -152,7 +183,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{Array, Int64Array};
+    use datafusion::arrow::array::{Int32Array, Int64Array, StringArray, StringViewArray};
 
     use super::*;
     use crate::splitmix::SplitMix;
@@ -222,6 +253,97 @@ mod tests {
             // Without keys that are known.
             assert!(!are_in_table(&batches[1..]));
         }
+    }
+
+    /// Whether keys of batches of several columns get the numbers that DataFusion's groups give them, and come out as
+    /// theirs do; and whether a table was enough for them.
+    fn are_in_columns(batches: &[Vec<ArrayRef>]) -> bool {
+        let mut numbers = KeyNumbers::of(&batches[0]).unwrap();
+        assert!(matches!(numbers.numbers, Numbers::Columns(..)));
+        let fields = batches[0].iter().enumerate();
+        let fields =
+            fields.map(|(at, key)| Field::new(at.to_string(), key.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut groups = new_group_values(schema, &GroupOrdering::None).unwrap();
+        let (mut found, mut wanted) = (vec![9], Vec::new());
+        for keys in batches {
+            numbers.number(keys, keys[0].len(), &mut found).unwrap();
+            groups.intern(keys, &mut wanted).unwrap();
+            assert_eq!(found, wanted);
+            assert_eq!(numbers.count(), groups.len());
+        }
+        let in_columns = matches!(numbers.numbers, Numbers::Columns(..));
+        assert!(numbers.is_keyed() && numbers.size() > 0);
+        assert_eq!(numbers.finish().unwrap(), groups.emit(EmitTo::All).unwrap());
+        in_columns
+    }
+
+    #[test]
+    fn columns_of_few_values_number_as_groups_do() {
+        let mut random = SplitMix(7);
+        // Values of each of three columns, how far those of the second move from batch to batch, and whether a table is
+        // enough.
+        for (spread, drift, in_columns) in [
+            ([1, 1, 1], 0, true),
+            ([5, 10, 3], 0, true),
+            ([5, 300, 2], 40, true),
+            ([2, 8_000, 4], 0, true),
+            ([2, 9_000, 90_000], 0, false),
+            // Too many after some batches.
+            ([3, 2_000, 5], 2_000, false),
+        ] {
+            let drift = [0, drift, 0];
+            let batches = (0..20_u64).map(|at| {
+                let rows = 1 + random.next() % 9_000;
+                let mut column = |column: usize| -> Vec<i64> {
+                    let key = || (random.next() % spread[column] + at * drift[column]) as i64;
+                    std::iter::repeat_with(key).take(rows as usize).collect()
+                };
+                let texts = column(0)
+                    .into_iter()
+                    .map(|key| (key % 11 > 0).then(|| key.to_string()));
+                let views = column(2)
+                    .into_iter()
+                    .map(|key| format!("a text of some length: {key}"));
+                vec![
+                    Arc::new(texts.collect::<StringArray>()) as ArrayRef,
+                    Arc::new(Int64Array::from(column(1))),
+                    Arc::new(StringViewArray::from_iter_values(views)),
+                ]
+            });
+            let batches: Vec<Vec<ArrayRef>> = batches.collect();
+            assert_eq!(are_in_columns(&batches), in_columns, "{spread:?} {drift:?}");
+        }
+    }
+
+    #[test]
+    fn a_null_is_a_value_and_no_rows_are_no_key() {
+        let keys = |keys: Vec<Option<i32>>| -> Vec<ArrayRef> {
+            let texts = keys.iter().map(|key| key.map(|key| key.to_string()));
+            let texts: StringArray = texts.rev().collect();
+            vec![Arc::new(Int32Array::from(keys)), Arc::new(texts)]
+        };
+        let some = keys(vec![Some(1), None, Some(1), None, Some(i32::MIN)]);
+        let none = keys(vec![]);
+        assert!(are_in_columns(&[
+            none.clone(),
+            some.clone(),
+            none.clone(),
+            some
+        ]));
+        let mut numbers = KeyNumbers::of(&none).unwrap();
+        numbers.number(&none, 0, &mut Vec::new()).unwrap();
+        assert!(numbers.finish().unwrap().is_empty());
+    }
+
+    #[test]
+    fn floats_are_hashed_together_with_the_other_columns() {
+        let keys: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(vec![1])),
+            Arc::new(datafusion::arrow::array::Float64Array::from(vec![0.0])),
+        ];
+        let numbers = KeyNumbers::of(&keys).unwrap();
+        assert!(matches!(numbers.numbers, Numbers::Hashed(_)));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod epoch;
 mod gate;
 mod groups;
 mod idleness;
+mod key_columns;
 mod key_table;
 mod keys;
 mod lateness;

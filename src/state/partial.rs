@@ -14,8 +14,8 @@
 //! aggregate can fail on them, that is cheaper than copying all the others.
 //!
 //! Without keys a row's group is its slice, and nothing is hashed at all. Keys are numbered by DataFusion's
-//! `GroupValues`, integers that lie close together by a table, and groups are aggregated by DataFusion's
-//! accumulators.
+//! `GroupValues`, integers that lie close together and columns of few values by a table, and groups are aggregated by
+//! DataFusion's accumulators.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array,
