@@ -239,20 +239,20 @@ async fn rows_that_wait_are_among_the_rows_of_state() {
 async fn batches_that_wait_for_good_are_at_most_256() {
     let ctx = StreamContext::new().unwrap();
     for sql in [
-        "CREATE TABLE t (ts TIMESTAMP(0), v BIGINT)",
-        "CREATE STREAMING TABLE q AS SELECT window.start, sum(v) AS s FROM STREAM t \
-         WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '10 seconds')",
+        "CREATE TABLE t (ts TIMESTAMP(0), k BIGINT, v BIGINT)",
+        "CREATE STREAMING TABLE q AS SELECT window.start, k, sum(v) AS s FROM STREAM t \
+         WATERMARK ts DELAY OF INTERVAL 1 HOUR GROUP BY window(ts, '10 seconds'), k",
     ] {
         ctx.sql(sql).await.unwrap().collect().await.unwrap();
     }
     let mut most = 0;
     for value in 0..400 {
-        let sql = format!("INSERT INTO t VALUES (to_timestamp_seconds(1), {value})");
+        let sql = format!("INSERT INTO t VALUES (to_timestamp_seconds(1), 7, {value})");
         ctx.sql(&sql).await.unwrap().collect().await.unwrap();
         most = most.max(ctx.refresh("q").await.unwrap()[0].open_groups);
     }
     assert!((200..=257).contains(&most), "{most} rows of state");
-    let last = "INSERT INTO t VALUES (to_timestamp_seconds(10000), 0)";
+    let last = "INSERT INTO t VALUES (to_timestamp_seconds(10000), 7, 0)";
     ctx.sql(last).await.unwrap().collect().await.unwrap();
     ctx.refresh("q").await.unwrap();
     let rows = ctx.sql("SELECT s FROM q").await.unwrap();

@@ -210,10 +210,12 @@ impl TimeWindowPartialExec {
     }
 
     /// Whether rows may wait to be aggregated with those of later epochs: only the end of their windows asks for them
-    /// before, nothing can fail on them later, and no memory limit makes them go to disk, which only runs do.
+    /// before, nothing can fail on them later, and no memory limit makes them go to disk, which only runs do. Without
+    /// keys there are few groups in the smallest epoch.
     pub(super) fn may_wait(&self, context: &TaskContext) -> Result<bool> {
         let limit = context.runtime_env().memory_pool.memory_limit();
         Ok(self.aggregation.infallible
+            && !self.aggregation.keys.is_empty()
             && self.info.gate.mode == OutputMode::Append
             && matches!(limit, MemoryLimit::Infinite)
             && !epoch(context)?.is_checkpointed)
