@@ -162,12 +162,18 @@ fn sessions(c: &mut Criterion) {
     let keys: Vec<ArrayRef> = vec![Arc::new(users)];
     let starts = Int64Array::from(times());
     let ends = Int64Array::from_iter_values(times().into_iter().map(|start| start + SECOND));
+    let merged = merge(&keys, &starts, &ends).unwrap();
+    let stretches = starts.values().iter().zip(ends.values());
+    let sessions = merged.starts.values().iter().zip(merged.ends.values());
+    for ((start, end), (begin, until)) in stretches.zip(sessions) {
+        assert!(begin <= start && end <= until);
+    }
     let mut group = c.benchmark_group("sessions");
     group.throughput(Throughput::Elements(ROWS as u64));
     group.bench_function("merge by text", |b| {
         b.iter(|| {
             let merged = merge(black_box(&keys), &starts, &ends).unwrap();
-            assert!(merged.sessions >= 1_000);
+            assert_eq!(merged.starts.len(), starts.len());
         });
     });
     group.finish();
