@@ -56,6 +56,8 @@
 //! - Hopping windows are merged of their slices in every epoch that closes one: of 12 slices each, epochs of 65,536 rows
 //!   take 1.4 times what epochs of a million do.
 //! - A thousand open windows cost 1.7 times what ten do: each is a run of its own at every epoch.
+//! - From CSV the rows' times are parsed by generic code of Arrow that is compiled with this crate: two builds that differ
+//!   elsewhere inlined it differently, and took 0.85 and 0.93 s.
 //! - By a text key nearly every row is a group of its own: it takes 0.9 of DataFusion's time.
 //!
 //! # What a build costs
