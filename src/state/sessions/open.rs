@@ -142,7 +142,10 @@ impl OpenSessions {
     }
 
     /// Settles which sessions close in the running epoch, whose rows are all there: once.
-    fn settle(&mut self, closed: Closed) -> Result<()> {
+    ///
+    /// # Errors
+    /// - keys of a type that cannot be grouped by
+    pub(in crate::state) fn settle(&mut self, closed: Closed) -> Result<()> {
         if self.closing.is_some() {
             return Ok(());
         }
@@ -202,25 +205,25 @@ impl OpenSessions {
         batches.collect()
     }
 
-    /// Where the rows of each run begin among all.
-    fn begins(&self) -> Vec<usize> {
+    /// The run of each of the rows with these numbers, and the row in it.
+    fn places(&self, numbers: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
         let mut behind = 0;
         let begins = self.runs.iter().map(|run| {
             let begin = behind;
             behind += run.batch.num_rows();
             begin
         });
-        begins.collect()
-    }
-
-    /// The rows with these numbers, as they are in the runs.
-    fn gathered(&self, numbers: impl Iterator<Item = usize>) -> Result<RecordBatch> {
-        let begins = self.begins();
+        let begins: Vec<usize> = begins.collect();
         let places = numbers.map(|number| {
             let run = begins.partition_point(|begin| *begin <= number) - 1;
             (run, number - begins[run])
         });
-        let places: Vec<(usize, usize)> = places.collect();
+        places.collect()
+    }
+
+    /// The rows with these numbers, as they are in the runs.
+    fn gathered(&self, numbers: impl Iterator<Item = usize>) -> Result<RecordBatch> {
+        let places = self.places(numbers);
         let runs: Vec<&RecordBatch> = self.runs.iter().map(|run| &run.batch).collect();
         Ok(interleave_record_batch(&runs, &places)?)
     }
@@ -240,14 +243,11 @@ impl OpenSessions {
         }
         let closing = self.closing.take().unwrap_or_default();
         self.gone.resize(self.gone.len() + added, false);
-        let begins = self.begins();
-        let mut left = 0;
-        for in_session in &closing {
-            let row = in_session.row as usize;
-            let run = begins.partition_point(|begin| *begin <= row) - 1;
-            left += counts[run].value(row - begins[run]).unsigned_abs();
-            self.gone[row] = true;
-        }
+        let rows = closing.iter().map(|in_session| in_session.row as usize);
+        let left = self.places(rows.clone()).into_iter();
+        let left = left.map(|(run, row)| counts[run].value(row).unsigned_abs());
+        let left = left.sum();
+        rows.for_each(|row| self.gone[row] = true);
         self.kept = self.runs.len();
         self.held = self.held + added - closing.len();
         self.accepted = self.accepted + came - left;
@@ -259,9 +259,14 @@ impl OpenSessions {
         })
     }
 
+    /// Whether an epoch has done something that is neither committed nor undone.
+    fn is_in_epoch(&self) -> bool {
+        self.runs.len() > self.kept || self.closing.is_some()
+    }
+
     /// Undoes the epoch. Returns the bytes that are held now.
     pub(in crate::state) fn abort(&mut self) -> usize {
-        if self.runs.len() > self.kept || self.closing.is_some() {
+        if self.is_in_epoch() {
             self.runs.truncate(self.kept);
             (self.index, self.closing) = (None, None);
         }
@@ -284,20 +289,22 @@ impl OpenSessions {
         Ok(self.index()?.map_or(0, |index| index.open()))
     }
 
-    /// Each with its bounds and the accepted rows in it, in the order of their keys' first rows.
+    /// Those of earlier epochs, each with its bounds and the accepted rows in it, in the order of their keys' first rows.
     ///
     /// # Errors
     /// - keys of a type that cannot be grouped by
     pub(in crate::state) fn list(&mut self) -> Result<Vec<Session>> {
-        let kept = &self.runs[..self.kept];
-        // What an epoch has done that runs is not to be seen.
-        let before = match self.runs.len() > self.kept || self.closing.is_some() {
-            true => self.indexed(None, kept)?,
-            false => None,
+        let before;
+        let index = match self.is_in_epoch() {
+            true => {
+                before = self.indexed(None, &self.runs[..self.kept])?;
+                before.as_ref()
+            }
+            false => {
+                self.index()?;
+                self.index.as_ref()
+            }
         };
-        if before.is_none() {
-            self.index()?;
-        }
         let kept = &self.runs[..self.kept];
         let counts = kept.iter().map(|run| counts(&run.batch));
         let counts: Vec<&Int64Array> = counts.collect::<Result<_>>()?;
@@ -306,8 +313,7 @@ impl OpenSessions {
             .flat_map(|run| run.values())
             .copied()
             .collect();
-        let sessions = before.iter().chain(&self.index).take(1);
-        let sessions = sessions.flat_map(SessionIndex::sessions);
+        let sessions = index.into_iter().flat_map(SessionIndex::sessions);
         let sessions = sessions.filter_map(|rows| {
             let first = rows.first()?;
             let accepted = rows.iter().map(|of| counts[of.row as usize].unsigned_abs());
@@ -320,12 +326,23 @@ impl OpenSessions {
         Ok(sessions.collect())
     }
 
-    /// The rows of earlier epochs, in batches.
+    /// Of each run of earlier epochs the rows that have not gone, if there are any.
     ///
     /// # Errors
     /// - those of Arrow's kernels
     pub(in crate::state) fn runs(&self) -> Result<Vec<RecordBatch>> {
-        Ok(self.held_runs()?.into_iter().flatten().collect())
+        let (mut runs, mut from) = (Vec::new(), 0);
+        for run in &self.runs[..self.kept] {
+            let gone = &self.gone[from..from + run.batch.num_rows()];
+            from += gone.len();
+            let held: BooleanArray = gone.iter().map(|gone| Some(!gone)).collect();
+            match held.true_count() {
+                0 => {}
+                all if all == gone.len() => runs.push(run.batch.clone()),
+                _ => runs.push(filter_record_batch(&run.batch, &held)?),
+            }
+        }
+        Ok(runs)
     }
 
     /// Keeps the runs few, and the rows that have gone no more than those that have not.
@@ -362,8 +379,7 @@ impl OpenSessions {
 
     /// Copies the rows that have not gone. With the others go keys that have none any more, once they are many.
     fn drop_gone(&mut self) -> Result<()> {
-        let runs = self.held_runs()?.into_iter().flatten();
-        let mut runs: Vec<Part> = runs.map(Part::whole).collect();
+        let mut runs: Vec<Part> = self.runs()?.into_iter().map(Part::whole).collect();
         let worn = |index: &SessionIndex| index.keys() > 2 * self.held + FEW;
         self.index = self.index.take().filter(|index| !worn(index));
         if let Some(index) = &mut self.index {
@@ -374,22 +390,6 @@ impl OpenSessions {
         runs.extend(self.runs.drain(self.kept..));
         (self.runs, self.kept) = (runs, kept);
         Ok(())
-    }
-
-    /// Of each run of earlier epochs the rows that have not gone, if there are any.
-    fn held_runs(&self) -> Result<Vec<Option<RecordBatch>>> {
-        let mut from = 0;
-        let runs = self.runs[..self.kept].iter().map(|run| {
-            let gone = &self.gone[from..from + run.batch.num_rows()];
-            from += gone.len();
-            let held: BooleanArray = gone.iter().map(|gone| Some(!gone)).collect();
-            Ok(match held.true_count() {
-                0 => None,
-                all if all == gone.len() => Some(run.batch.clone()),
-                _ => Some(filter_record_batch(&run.batch, &held)?),
-            })
-        });
-        runs.collect()
     }
 
     /// Whether its sessions are in so many rows that they are worth merging.

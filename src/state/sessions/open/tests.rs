@@ -169,6 +169,25 @@ fn epochs_close_the_sessions_of_all_rows_that_are_open() {
 }
 
 #[test]
+fn an_epoch_that_runs_is_not_seen_among_the_sessions() {
+    let line = |key: &str, start, end| (key.to_owned(), start, end, 1);
+    let mut open = OpenSessions::new(1);
+    open.add(run(&[line("a", 0, 10), line("b", 5, 9)]));
+    assert!(open.list().unwrap().is_empty());
+    open.commit(Closed::None).unwrap();
+    let before = open.list().unwrap();
+    assert_eq!(before.len(), 2);
+    // It extends one session, begins another, and closes one.
+    open.add(run(&[line("a", 8, 30), line("c", 20, 40)]));
+    assert_eq!(open.list().unwrap(), before);
+    assert_eq!(open.count_closing(Closed::Through(9)).unwrap(), 1);
+    assert_eq!(open.list().unwrap(), before);
+    open.commit(Closed::Through(9)).unwrap();
+    let ends = open.list().unwrap().into_iter().map(|session| session.end);
+    assert_eq!(ends.collect::<Vec<_>>(), [30, 40]);
+}
+
+#[test]
 fn rows_without_a_key_are_one_list_of_sessions() {
     let run = run(&[("".to_owned(), 0, 10, 1), ("".to_owned(), 30, 40, 1)]);
     let run = run.batch.project(&[0, 1, 3]).unwrap();
