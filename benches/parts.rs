@@ -10,7 +10,7 @@
     reason = "a bench stops at the first surprise; its functions are made by a macro"
 )]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -165,9 +165,12 @@ fn sessions(c: &mut Criterion) {
     let merged = merge(&keys, &starts, &ends).unwrap();
     let stretches = starts.values().iter().zip(ends.values());
     let sessions = merged.starts.values().iter().zip(merged.ends.values());
-    for ((start, end), (begin, until)) in stretches.zip(sessions) {
+    let mut of_users = BTreeSet::new();
+    for (row, ((start, end), (begin, until))) in stretches.zip(sessions).enumerate() {
         assert!(begin <= start && end <= until);
+        of_users.insert((row * 7 % 1_000, *begin));
     }
+    assert!(of_users.len() >= 1_000);
     let mut group = c.benchmark_group("sessions");
     group.throughput(Throughput::Elements(ROWS as u64));
     group.bench_function("merge by text", |b| {

@@ -30,7 +30,6 @@ mod waiting;
 pub use release::{Released, SharedSlices, WindowOfSlices};
 pub(super) use saved::rows_in;
 pub use saved::{GateAdded, rows_of};
-use sessions::fragmented_sessions;
 pub use waiting::{ENOUGH_BATCHES, ENOUGH_ROWS, Ripe, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -302,16 +301,24 @@ impl GateState {
         }
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
-        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
-            // This epoch was undone while its last rows were on their way.
-            self.memory
-                .free(runs.iter().map(|(_, run)| run.bytes).sum());
-            return exec_err!("the epoch was given up");
-        }
+        self.expects(epoch, runs.iter().map(|(_, run)| run.bytes).sum())?;
         for (slice, run) in runs {
             partition.pending.entry(slice).or_default().push(run);
         }
         Ok(())
+    }
+
+    /// Whether an epoch is the one that runs, asked under the lock of what its rows, for which so many bytes were reserved,
+    /// are added to: it may have been undone while its last rows were on their way.
+    ///
+    /// # Errors
+    /// - it was; then the bytes are free again
+    fn expects(&self, epoch: &Epoch, bytes: usize) -> Result<()> {
+        if epoch.turn() == self.turn.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.memory.free(bytes);
+        exec_err!("the epoch was given up")
     }
 
     /// Notes the fates of rows, and the slices of the accepted ones.
@@ -486,11 +493,11 @@ impl GateState {
     /// # Errors
     /// - sessions cannot be told from each other
     pub fn fragmented(&self, partition: usize, limit: usize) -> Result<Vec<Fragments>> {
-        let partition = self.partition(partition);
-        let mut partition = lock(&partition);
         if self.shape == GateShape::Sessions {
-            return fragmented_sessions(&mut partition.open, limit);
+            return self.fragmented_sessions(partition, limit);
         }
+        let partition = self.partition(partition);
+        let partition = lock(&partition);
         let slices = partition.kept.iter().filter_map(|(slice, runs)| {
             let from = self.behind_disk(runs);
             let rest = runs.get(from..).unwrap_or_default();

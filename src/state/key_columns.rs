@@ -14,16 +14,8 @@ use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 
+use super::key_table::places_for;
 use super::keys::KeyNumbers;
-
-/// Bits of a code at most: a table of 1 MiB.
-const MOST: u32 = 18;
-
-/// Bits that it may have however few keys there are.
-const FEW: u32 = 12;
-
-/// Places that the table may have for each key or row, so that few keys do not take much memory.
-const PLACES_A_KEY: usize = 16;
 
 /// The numbers of keys, from 0 in the order in which they are first seen.
 #[derive(Debug)]
@@ -90,7 +82,7 @@ impl KeyColumns {
         into: &mut Vec<usize>,
     ) -> Result<bool> {
         let mut bits = 0;
-        let most = self.bits_for(rows);
+        let most = places_for(self.codes.len() + rows).ilog2();
         let columns = self.columns.iter_mut().zip(&mut self.numbers);
         for ((column, numbers), key) in columns.zip(keys) {
             column.number(std::slice::from_ref(key), rows, numbers)?;
@@ -104,12 +96,6 @@ impl KeyColumns {
         Ok(true)
     }
 
-    /// Bits that a code may have once there are so many rows more.
-    fn bits_for(&self, rows: usize) -> u32 {
-        let places = PLACES_A_KEY.saturating_mul(self.codes.len() + rows);
-        MOST.min(FEW.max(places.max(1).ilog2()))
-    }
-
     /// Makes codes in which every column's numbers have room.
     fn fit(&mut self) {
         let bits: Vec<u32> = self
@@ -117,14 +103,9 @@ impl KeyColumns {
             .iter()
             .map(|one| bits_of(one.count()))
             .collect();
-        if bits.iter().zip(&self.bits).all(|(new, held)| new <= held) && !self.table.is_empty() {
+        if bits == self.bits && !self.table.is_empty() {
             return;
         }
-        let bits: Vec<u32> = bits
-            .iter()
-            .zip(&self.bits)
-            .map(|(new, held)| *new.max(held))
-            .collect();
         let mut codes = vec![0; self.codes.len()];
         for (column, bits) in bits.iter().enumerate() {
             for (code, number) in codes.iter_mut().zip(self.numbers_of(column)) {

@@ -21,6 +21,11 @@ const PLACES_A_KEY: u64 = 16;
 /// Places that it may have however few keys there are.
 const FEW: u64 = 4_096;
 
+/// Places that a table of so many keys and rows may have.
+pub(super) fn places_for(rows: usize) -> u64 {
+    MOST.min(FEW.max(PLACES_A_KEY.saturating_mul(rows as u64)))
+}
+
 /// The numbers of integer keys, from 0 in the order in which they are first seen.
 #[derive(Debug, Default)]
 pub(super) struct KeyTable {
@@ -87,8 +92,7 @@ impl KeyTable {
             (least, greatest) = (least.min(known.0), greatest.max(known.1));
         }
         let span = greatest.abs_diff(least).saturating_add(1);
-        let rows = (self.keys.len() + keys.len()) as u64;
-        if span > MOST.min(FEW.max(PLACES_A_KEY.saturating_mul(rows))) {
+        if span > places_for(self.keys.len() + keys.len()) {
             return false;
         }
         // Keys that have left a table may go on as they do: half as much again on both sides.

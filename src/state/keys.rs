@@ -195,23 +195,32 @@ mod tests {
 
     /// Whether keys of batches get the numbers that DataFusion's groups give them, and come out as theirs do;
     /// and whether a table was enough for them.
-    fn are_in_table(batches: &[ArrayRef]) -> bool {
-        let mut numbers = of_integers();
-        let schema = Schema::new(vec![Field::new("key", DataType::Int64, true)]);
-        let mut groups = new_group_values(Arc::new(schema), &GroupOrdering::None).unwrap();
+    fn are_numbered_by_table(mut numbers: KeyNumbers, batches: &[Vec<ArrayRef>]) -> bool {
+        let fields = batches[0].iter().enumerate();
+        let fields =
+            fields.map(|(at, key)| Field::new(at.to_string(), key.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut groups = new_group_values(schema, &GroupOrdering::None).unwrap();
         let (mut found, mut wanted) = (vec![9], Vec::new());
-        for batch in batches {
-            let keys = [Arc::clone(batch)];
-            numbers.number(&keys, batch.len(), &mut found).unwrap();
-            groups.intern(&keys, &mut wanted).unwrap();
+        for keys in batches {
+            numbers.number(keys, keys[0].len(), &mut found).unwrap();
+            groups.intern(keys, &mut wanted).unwrap();
             assert_eq!(found, wanted);
             assert_eq!(numbers.count(), groups.len());
         }
-        let in_table = matches!(numbers.numbers, Numbers::Table(..));
+        let by_table = !matches!(numbers.numbers, Numbers::Hashed(_));
         assert!(numbers.is_keyed() && numbers.size() > 0);
         let (found, wanted) = (numbers.finish().unwrap(), groups.emit(EmitTo::All).unwrap());
-        assert_eq!((found.len(), &found), (1, &wanted));
-        in_table
+        assert_eq!((found.len(), &found), (batches[0].len(), &wanted));
+        by_table
+    }
+
+    /// The same of keys of one column of integers.
+    fn are_in_table(batches: &[ArrayRef]) -> bool {
+        let batches: Vec<_> = batches.iter().map(|keys| vec![Arc::clone(keys)]).collect();
+        let numbers = of_integers();
+        assert!(matches!(numbers.numbers, Numbers::Table(..)));
+        are_numbered_by_table(numbers, &batches)
     }
 
     fn batch(keys: impl Iterator<Item = i64>) -> ArrayRef {
@@ -255,27 +264,11 @@ mod tests {
         }
     }
 
-    /// Whether keys of batches of several columns get the numbers that DataFusion's groups give them, and come out as
-    /// theirs do; and whether a table was enough for them.
+    /// The same of keys of several columns.
     fn are_in_columns(batches: &[Vec<ArrayRef>]) -> bool {
-        let mut numbers = KeyNumbers::of(&batches[0]).unwrap();
+        let numbers = KeyNumbers::of(&batches[0]).unwrap();
         assert!(matches!(numbers.numbers, Numbers::Columns(..)));
-        let fields = batches[0].iter().enumerate();
-        let fields =
-            fields.map(|(at, key)| Field::new(at.to_string(), key.data_type().clone(), true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let mut groups = new_group_values(schema, &GroupOrdering::None).unwrap();
-        let (mut found, mut wanted) = (vec![9], Vec::new());
-        for keys in batches {
-            numbers.number(keys, keys[0].len(), &mut found).unwrap();
-            groups.intern(keys, &mut wanted).unwrap();
-            assert_eq!(found, wanted);
-            assert_eq!(numbers.count(), groups.len());
-        }
-        let in_columns = matches!(numbers.numbers, Numbers::Columns(..));
-        assert!(numbers.is_keyed() && numbers.size() > 0);
-        assert_eq!(numbers.finish().unwrap(), groups.emit(EmitTo::All).unwrap());
-        in_columns
+        are_numbered_by_table(numbers, batches)
     }
 
     #[test]

@@ -359,7 +359,8 @@ impl Stateful for TimeWindowGateExec {
             let nothing = Part::whole(nothing);
             state.absorb(0, nothing, &epoch, &context.runtime_env())?;
         }
-        // Above another gate the watermark is known, and whoever sees that the rows are in reads what it closes.
+        // Above another gate the watermark is known, and whoever sees that the rows are in reads what it closes. For the
+        // lowest gates it is not yet, and nothing is ripe.
         self.ripen(context).await?;
         state.set_absorbed();
         Ok(())

@@ -104,7 +104,7 @@ impl GateState {
     /// How many rows of partial state are released at the epoch's end, at most: once none that waits is to be among them.
     pub fn releases(&self, release: Release) -> u64 {
         if self.shape == GateShape::Sessions {
-            return self.released_sessions(release);
+            return self.releases_of_sessions(release);
         }
         self.released_in_all(release, runs::rows)
     }

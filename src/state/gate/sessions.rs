@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 
 use super::super::counts::Turnover;
@@ -15,14 +15,6 @@ use super::{Fragments, GateState, Partition, Release, lock};
 use crate::config::OutputMode;
 use crate::time::Closed;
 
-/// What closes in an epoch.
-fn closed_in(release: Release) -> Closed {
-    match release.mode {
-        OutputMode::Complete => Closed::None,
-        OutputMode::Append | OutputMode::Update => release.after,
-    }
-}
-
 /// Runs of the sessions that close in an epoch, or of all sessions in complete mode.
 pub(super) fn released_sessions(
     open: &mut OpenSessions,
@@ -32,18 +24,6 @@ pub(super) fn released_sessions(
         OutputMode::Complete => open.everything(),
         OutputMode::Append | OutputMode::Update => open.closing(release.after),
     }
-}
-
-/// All rows of a partition, if they are worth merging.
-pub(super) fn fragmented_sessions(open: &mut OpenSessions, limit: usize) -> Result<Vec<Fragments>> {
-    if !open.is_fragmented(limit)? {
-        return Ok(Vec::new());
-    }
-    Ok(vec![Fragments {
-        slice: 0,
-        first: 0,
-        runs: open.everything()?,
-    }])
 }
 
 impl GateState {
@@ -64,23 +44,20 @@ impl GateState {
         epoch.state.reserve(&self.memory, part.bytes, runtime)?;
         let partition = self.partition(partition);
         let mut partition = lock(&partition);
-        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
-            self.memory.free(part.bytes);
-            return exec_err!("the epoch was given up");
-        }
+        self.expects(epoch, part.bytes)?;
         partition.open.add(part);
         Ok(())
     }
 
     /// How many rows are released at the epoch's end, at most; of few rows that have come exactly.
-    pub(super) fn released_sessions(&self, release: Release) -> u64 {
+    pub(super) fn releases_of_sessions(&self, release: Release) -> u64 {
         let of_partition = |open: &mut OpenSessions| {
             let came: usize = open.pending().iter().map(|run| run.batch.num_rows()).sum();
             let counted = match release.mode {
                 OutputMode::Complete => None,
                 _ if came > FEW_ROWS => None,
                 // Who reads the partition gets the error.
-                _ => open.count_closing(closed_in(release)).ok(),
+                _ => open.count_closing(release.after).ok(),
             };
             counted.unwrap_or(open.held() + came) as u64
         };
@@ -92,8 +69,8 @@ impl GateState {
         self.absorbed.store(false, Ordering::SeqCst);
         let before = self.rows_in_sessions();
         // An error comes before any of them has changed.
-        for closing in self.all_open(|open| open.count_closing(closed)) {
-            closing?;
+        for settled in self.all_open(|open| open.settle(closed)) {
+            settled?;
         }
         let settled = self.all_open(|open| open.commit(closed));
         let (mut turnover, mut left, mut bytes) = (Turnover::default(), 0, 0);
@@ -144,6 +121,24 @@ impl GateState {
     pub fn open_sessions(&self) -> Result<Vec<Session>> {
         let lists: Result<Vec<_>> = self.all_open(OpenSessions::list).into_iter().collect();
         Ok(lists?.concat())
+    }
+
+    /// All rows of a partition, if they are worth merging.
+    pub(super) fn fragmented_sessions(
+        &self,
+        partition: usize,
+        limit: usize,
+    ) -> Result<Vec<Fragments>> {
+        let partition = self.partition(partition);
+        let open = &mut lock(&partition).open;
+        if !open.is_fragmented(limit)? {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Fragments {
+            slice: 0,
+            first: 0,
+            runs: open.everything()?,
+        }])
     }
 
     /// Puts merged rows in the place of those of all sessions of a partition.

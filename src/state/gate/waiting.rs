@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::take_arrays;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 
 use super::super::assign::Slices;
@@ -231,10 +231,7 @@ impl GateState {
         let bytes = bytes(&rows);
         epoch.state.reserve(&self.memory, bytes, runtime)?;
         let mut queue = lock(&self.waiting);
-        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
-            self.memory.free(bytes);
-            return exec_err!("the epoch was given up");
-        }
+        self.expects(epoch, bytes)?;
         queue.pending.extend(rows);
         Ok(())
     }
@@ -267,9 +264,7 @@ impl GateState {
     /// - the epoch was undone
     pub fn leave(&self, ripe: Ripe, epoch: &Epoch) -> Result<()> {
         let mut queue = lock(&self.waiting);
-        if epoch.turn() != self.turn.load(Ordering::SeqCst) {
-            return exec_err!("the epoch was given up");
-        }
+        self.expects(epoch, 0)?;
         queue.next = Some(ripe.rest);
         Ok(())
     }
